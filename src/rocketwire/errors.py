@@ -1,0 +1,220 @@
+"""Every exception that Rocketwire raises.
+
+::
+
+    RocketMQError                        .retryable
+    ├─ ConfigError (ValueError)          a setting is wrong; nothing was started
+    ├─ InvalidMessageError (ValueError)  a message breaks a rule; nothing was sent
+    ├─ ClientClosedError                 used before start or after shutdown
+    ├─ RouteError                        nobody told us where the topic lives
+    │  ├─ TopicNotFoundError
+    │  ├─ NoWritableQueueError
+    │  └─ NameServerUnavailableError
+    ├─ TransportError                    .written: whether the request may have reached the peer
+    │  ├─ ConnectFailedError
+    │  ├─ ConnectionLostError
+    │  └─ RequestTimeoutError (TimeoutError)
+    ├─ ProtocolError
+    │  ├─ LocalProtocolError             we were about to break the protocol
+    │  └─ RemoteProtocolError            the peer broke it
+    ├─ BrokerError                       .code .remark .broker: a broker or name server said no
+    │  ├─ PermissionDeniedError
+    │  ├─ SystemBusyError
+    │  ├─ ServiceNotAvailableError
+    │  └─ UnknownTopicError
+    └─ SendFailedError                   .attempts .outcome: what send() raises at the end
+       └─ SendTimeoutError (TimeoutError)
+
+All of them survive pickling, so that they cross process boundaries (Spark, multiprocessing) whole.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from rocketwire.message import MessageQueue
+
+
+class Outcome(enum.Enum):
+    """What became of a message whose send failed. The order is that of severity."""
+
+    NOT_SENT = "not sent"
+    REJECTED = "rejected"
+    MAYBE_STORED = "maybe stored"
+
+    @classmethod
+    def worst(cls, outcomes: Sequence[Outcome]) -> Outcome:
+        """The outcome of a whole send, from those of its attempts."""
+        if cls.MAYBE_STORED in outcomes:
+            return cls.MAYBE_STORED
+        return cls.REJECTED if cls.REJECTED in outcomes else cls.NOT_SENT
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a send: where it went, how long it took, what came of it."""
+
+    queue: MessageQueue
+    latency: float
+    error: Exception | None
+    outcome: Outcome | None
+
+    @property
+    def broker(self) -> str:
+        """The broker that was tried."""
+        return self.queue.broker
+
+
+def _rebuild(cls: type[RocketMQError], text: str, fields: dict[str, Any]) -> RocketMQError:
+    error = cls.__new__(cls, text)
+    Exception.__init__(error, text)
+    error.__dict__.update(fields)
+    return error
+
+
+class RocketMQError(Exception):
+    """The root of all of them."""
+
+    retryable: ClassVar[bool] = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = dict(self.__dict__)
+        # The cause goes along: "what did the broker say" is the first question asked of a
+        # failure that comes out of another process.
+        return _rebuild_with_cause, (type(self), str(self), fields, self.__cause__)
+
+
+def _rebuild_with_cause(
+    cls: type[RocketMQError],
+    text: str,
+    fields: dict[str, Any],
+    cause: BaseException | None,
+) -> RocketMQError:
+    error = _rebuild(cls, text, fields)
+    error.__cause__ = cause
+    return error
+
+
+class ConfigError(RocketMQError, ValueError):
+    """A setting is wrong. The text names it, its value and the remedy."""
+
+
+class InvalidMessageError(RocketMQError, ValueError):
+    """A message, or a batch of them, breaks a rule. Nothing was sent."""
+
+
+class ClientClosedError(RocketMQError):
+    """The client was used before its start or after its shutdown."""
+
+
+class RouteError(RocketMQError):
+    """No queue could be found for a topic."""
+
+    retryable = True
+
+
+class TopicNotFoundError(RouteError):
+    """No name server knows the topic, and it can't be made automatically."""
+
+
+class NoWritableQueueError(RouteError):
+    """The topic exists, but none of its queues takes messages now."""
+
+
+class NameServerUnavailableError(RouteError):
+    """None of the name servers answered."""
+
+
+class TransportError(RocketMQError):
+    """A connection failed. ``written`` tells whether any byte of the request may have left."""
+
+    retryable = True
+
+    def __init__(self, text: str, *, written: bool = False) -> None:
+        super().__init__(text)
+        self.written = written
+
+
+class ConnectFailedError(TransportError):
+    """No connection could be made."""
+
+
+class ConnectionLostError(TransportError):
+    """The connection closed before the answer came."""
+
+
+class RequestTimeoutError(TransportError, TimeoutError):
+    """No answer came in time."""
+
+
+class ProtocolError(RocketMQError):
+    """Bytes that are not RocketMQ's protocol."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We were asked to write something that the protocol can't carry."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer wrote something that the protocol does not allow; its connection was closed."""
+
+
+class BrokerError(RocketMQError):
+    """A broker (or a name server) answered with an error code."""
+
+    def __init__(self, code: int, remark: str = "", broker: str = "", *, name: str = "") -> None:
+        label = f"{name or 'code'} {code}" if name else f"code {code}"
+        super().__init__(f"{broker or 'server'} answered {label}: {remark or 'no remark'}")
+        self.code = code
+        self.remark = remark
+        self.broker = broker
+        self.code_name = name
+
+
+class PermissionDeniedError(BrokerError):
+    """Credentials are wrong or missing, or the topic may not be used this way."""
+
+
+class SystemBusyError(BrokerError):
+    """The broker has too much to do just now."""
+
+    retryable = True
+
+
+class ServiceNotAvailableError(BrokerError):
+    """The broker is shutting down, its disk is full, or it is a slave."""
+
+    retryable = True
+
+
+class UnknownTopicError(BrokerError):
+    """The broker does not know the topic."""
+
+    retryable = True
+
+
+class SendFailedError(RocketMQError):
+    """A send did not succeed.
+
+    ``outcome`` answers the question whether the message may be in the topic all the same;
+    ``attempts`` lists every try in order.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        attempts: Sequence[Attempt] = (),
+        outcome: Outcome = Outcome.NOT_SENT,
+    ) -> None:
+        super().__init__(text)
+        self.attempts = tuple(attempts)
+        self.outcome = outcome
+
+
+class SendTimeoutError(SendFailedError, TimeoutError):
+    """The deadline ran out before a send succeeded."""

@@ -1,0 +1,253 @@
+"""The values that users hold: messages, queues, results. They never change once made.
+
+What a message must look like in order to be sent is checked by ``core/validate.py``, because it
+depends on the producer's settings; what can never be right is refused here, at once.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from rocketwire.errors import Attempt, InvalidMessageError
+
+_NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
+_set = object.__setattr__
+
+
+class Frozen:
+    """A base for slotted values that refuse to be changed."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; make a new one to change {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; {name} can't be deleted")
+
+
+class Message(Frozen):
+    """A message to be sent.
+
+    Args:
+        topic: where it goes.
+        body: bytes, or text which is encoded as UTF-8.
+        tags: one word that readers filter by.
+        keys: a word, or several, under which the broker indexes the message.
+        properties: any further text by name; names that RocketMQ reserves are refused.
+        sharding_key: messages of one key are sent in order, to one queue.
+        delay_level: 1 to 18 (1 s to 2 h), 0 for none.
+        deliver_at: an aware datetime or epoch seconds (brokers since 5.0).
+        flag: 32 bits for the application.
+        wait_store_ok: whether the broker waits for its flush and replication before it answers.
+
+    >>> Message("orders", "paid", tags="pay", keys=["order-42", "customer-7"]).keys
+    'order-42 customer-7'
+    """
+
+    __slots__ = (
+        "body",
+        "delay_level",
+        "deliver_at",
+        "flag",
+        "keys",
+        "properties",
+        "sharding_key",
+        "tags",
+        "topic",
+        "wait_store_ok",
+    )
+
+    topic: str
+    body: bytes
+    tags: str | None
+    keys: str | None
+    properties: Mapping[str, str]
+    sharding_key: str | None
+    delay_level: int
+    deliver_at: float | None
+    flag: int
+    wait_store_ok: bool
+
+    def __init__(  # noqa: PLR0913 - these are the fields of a message
+        self,
+        topic: str,
+        body: bytes | str,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        sharding_key: str | None = None,
+        delay_level: int = 0,
+        deliver_at: datetime | float | None = None,
+        flag: int = 0,
+        wait_store_ok: bool = True,
+    ) -> None:
+        _set(self, "topic", topic)
+        _set(self, "body", body if type(body) is bytes else _as_bytes(body))
+        _set(self, "tags", tags)
+        _set(self, "keys", keys if keys is None or type(keys) is str else _join_keys(keys))
+        _set(self, "properties", _freeze(properties) if properties else _NO_PROPERTIES)
+        _set(self, "sharding_key", sharding_key)
+        _set(self, "delay_level", delay_level)
+        _set(self, "deliver_at", None if deliver_at is None else _as_epoch(deliver_at))
+        _set(self, "flag", flag)
+        _set(self, "wait_store_ok", wait_store_ok)
+
+    def _state(self) -> tuple[Any, ...]:
+        return tuple(
+            dict(v) if isinstance(v, Mapping) else v
+            for v in (getattr(self, name) for name in Message.__slots__)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._state() == other._state()
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.body, self.tags, self.keys, self.sharding_key))
+
+    def __repr__(self) -> str:
+        shown = [repr(self.topic), f"{len(self.body)} bytes"]
+        names = ("tags", "keys", "sharding_key", "delay_level", "deliver_at")
+        shown += [f"{name}={value!r}" for name in names if (value := getattr(self, name))]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_message, (dict(zip(Message.__slots__, self._state(), strict=True)),)
+
+    def replace(self, **changes: Any) -> Message:
+        """A copy with some fields changed."""
+        fields = {name: getattr(self, name) for name in Message.__slots__}
+        return Message(**(fields | changes))
+
+
+def _make_message(fields: dict[str, Any]) -> Message:
+    return Message(**fields)
+
+
+def _as_bytes(body: object) -> bytes:
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, (bytearray, memoryview, bytes)):
+        return bytes(body)
+    raise InvalidMessageError(
+        f"body is a {type(body).__name__}: give bytes, or str to be encoded as UTF-8"
+    )
+
+
+def _join_keys(keys: object) -> str | None:
+    if not isinstance(keys, Iterable):
+        raise InvalidMessageError(f"keys is {keys!r}: give a str or an iterable of str")
+    items = list(keys)
+    for item in items:
+        if not isinstance(item, str):
+            raise InvalidMessageError(f"keys contains {item!r}: every key is a str")
+        if " " in item:
+            raise InvalidMessageError(
+                f"keys contains {item!r}: a key has no blank in it, blanks separate keys"
+            )
+    return " ".join(items) or None
+
+
+def _freeze(properties: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(properties))
+
+
+def _as_epoch(moment: object) -> float:
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise InvalidMessageError(
+                f"deliver_at is {moment!r} without a time zone: "
+                "say which, e.g. datetime(..., tzinfo=UTC)"
+            )
+        return moment.timestamp()
+    if isinstance(moment, (int, float)) and not isinstance(moment, bool):
+        return float(moment)
+    raise InvalidMessageError(
+        f"deliver_at is {moment!r}: give an aware datetime or seconds since 1970"
+    )
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic on one broker. The order of the fields is Java's sort order."""
+
+    topic: str
+    broker: str
+    id: int
+
+
+class SendStatus(enum.Enum):
+    """What the broker said about storing the message. All four mean that it has the message."""
+
+    OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """Where a message, or a batch, was stored.
+
+    ``attempts`` is empty when the first try succeeded. ``maybe_duplicate`` says that an earlier
+    try may have been stored, too.
+    """
+
+    status: SendStatus
+    message_id: str
+    offset_message_id: str
+    queue: MessageQueue
+    offset: int
+    transaction_id: str | None = None
+    region: str = "DefaultRegion"
+    message_ids: tuple[str, ...] = ()
+    offset_message_ids: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    maybe_duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessage:
+    """A message that was read back."""
+
+    topic: str
+    body: bytes
+    tags: str | None
+    keys: str | None
+    properties: Mapping[str, str]
+    sharding_key: str | None
+    delay_level: int
+    deliver_at: float | None
+    flag: int
+    wait_store_ok: bool
+    queue: MessageQueue
+    offset: int
+    message_id: str
+    offset_message_id: str
+    born_at: datetime
+    stored_at: datetime
+    born_host: str
+    store_host: str
+    reconsume_times: int
+    commit_log_offset: int
+    transaction_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text."""
+        return self.body.decode()
+
+
+def utc_from_ms(milliseconds: int) -> datetime:
+    """A moment as RocketMQ writes it, as an aware datetime."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

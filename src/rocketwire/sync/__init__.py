@@ -1,0 +1,1 @@
+"""The blocking shell: sockets, threads and waiting for the operations of core."""

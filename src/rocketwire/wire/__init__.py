@@ -1,0 +1,1 @@
+"""Bytes into values and back. Pure: no socket, no clock, no thread."""

@@ -1,0 +1,206 @@
+"""Requests and replies: what is inside a frame.
+
+Three forms, by what they are for:
+
+* ``Command`` has every field, both ways. Servers and rare requests use it.
+* ``Request`` is what a driver needs in order to write one: a head, made for the connection's own
+  opaque number, and a body that is not copied.
+* ``Reply`` keeps the header's bytes and decodes them when somebody asks. The fields that a
+  connection needs for every reply (code, opaque) are read without decoding the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from rocketwire.errors import LocalProtocolError, RemoteProtocolError
+from rocketwire.wire.binary_header import decode_binary_header, encode_binary_header
+from rocketwire.wire.codes import CLIENT_VERSION, Language
+from rocketwire.wire.framing import MAX_FRAME, MAX_HEADER
+from rocketwire.wire.json_header import decode_json_header, encode_json_header
+
+JSON: Final = 0
+BINARY: Final = 1
+RESPONSE: Final = 1
+ONEWAY: Final = 2
+
+_lengths = struct.Struct(">II")
+_mark = struct.Struct(">I")
+_binary_start = struct.Struct(">hBhii")
+# Java writes keys in alphabetical order, and quotes ext values, so that no ext field can look like
+# one of these. Neither pattern can backtrack over more than a few bytes, whatever a peer sends.
+_json_code = re.compile(rb'\{"code":(-?\d{1,10}),')
+_json_opaque = re.compile(rb'"flag":(\d{1,3}),"language":"[A-Z_]{1,12}","opaque":(-?\d{1,10}),')
+
+
+class Request(Protocol):
+    """Something that a driver can write."""
+
+    @property
+    def code(self) -> int:
+        """The request code."""
+
+    @property
+    def body(self) -> bytes | memoryview:
+        """What follows the head."""
+
+    def head(self, opaque: int, flag: int = 0) -> bytes:
+        """Length, header kind, and header."""
+
+
+@dataclass(slots=True, eq=True)
+class Command:
+    """A request or a response with all its fields."""
+
+    code: int
+    ext: dict[str, str] = field(default_factory=dict)
+    body: bytes | memoryview = b""
+    remark: str | None = None
+    opaque: int = 0
+    flag: int = 0
+    language: int = Language.PYTHON
+    version: int = CLIENT_VERSION
+    header: int = BINARY
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this answers a request."""
+        return bool(self.flag & RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return bool(self.flag & ONEWAY)
+
+    def head(self, opaque: int, flag: int = 0) -> bytes:
+        """Length, header kind and header, for a connection that uses this opaque number."""
+        encode = encode_binary_header if self.header == BINARY else encode_json_header
+        header = encode(
+            self.code, self.language, self.version, opaque, self.flag | flag, self.remark, self.ext
+        )
+        return frame_start(self.header, len(header), len(self.body)) + header
+
+
+def frame_start(kind: int, header_size: int, body_size: int) -> bytes:
+    """The first eight bytes of a frame.
+
+    Raises:
+        LocalProtocolError: the frame would be larger than any server takes.
+    """
+    if header_size + body_size + 8 > MAX_FRAME or header_size > 0xFFFFFF:
+        raise LocalProtocolError(
+            f"request of {header_size + body_size + 8} bytes: at most {MAX_FRAME} fit into a frame"
+        )
+    return _lengths.pack(4 + header_size + body_size, kind << 24 | header_size)
+
+
+def encode_command(command: Command) -> bytes:
+    """The whole frame of a command, under its own opaque number."""
+    return b"".join((command.head(command.opaque), command.body))
+
+
+def _split(frame: bytes) -> tuple[int, int]:
+    """Kind of the header and where it ends."""
+    (mark,) = _mark.unpack_from(frame, 0)
+    kind, size = mark >> 24, mark & 0xFFFFFF
+    if size > len(frame) - 4 or size > MAX_HEADER:
+        raise RemoteProtocolError(f"header length {size} is beyond its frame or the limit")
+    if kind not in {JSON, BINARY}:
+        raise RemoteProtocolError(f"header kind {kind} is neither JSON (0) nor binary (1)")
+    return kind, 4 + size
+
+
+def decode_command(frame: bytes) -> Command:
+    """A frame (without its length field) with all its fields.
+
+    Raises:
+        RemoteProtocolError: the frame is malformed.
+    """
+    kind, end = _split(frame)
+    decode = decode_binary_header if kind == BINARY else decode_json_header
+    code, language, version, opaque, flag, remark, ext = decode(frame[4:end])
+    return Command(code, ext, frame[end:], remark, opaque, flag, language, version, kind)
+
+
+class Reply:
+    """An answer. ``arrived`` is the moment at which the driver read it, on its clock."""
+
+    __slots__ = ("_end", "_ext", "_frame", "_kind", "_remark", "arrived", "code", "flag", "opaque")
+
+    def __init__(self, frame: bytes) -> None:
+        """Read the start of a frame (without its length field).
+
+        Raises:
+            RemoteProtocolError: the frame is malformed.
+        """
+        self._frame = frame
+        self._ext: dict[str, str] | None = None
+        self._remark: str | None = None
+        self.arrived = 0.0
+        (mark,) = _mark.unpack_from(frame, 0)
+        self._kind = kind = mark >> 24
+        self._end = end = 4 + (mark & 0xFFFFFF)
+        if end > len(frame):
+            raise RemoteProtocolError(f"header length {end - 4} is beyond its frame")
+        if kind == BINARY and end >= 25:
+            self.code, _, _, self.opaque, self.flag = _binary_start.unpack_from(frame, 4)
+            return
+        if kind == JSON:
+            code = _json_code.match(frame, 4, end)
+            found = _json_opaque.search(frame, 4, end) if code is not None else None
+            if code is not None and found is not None:
+                self.code = int(code[1])
+                self.flag, self.opaque = int(found[1]), int(found[2])
+                return
+        self._decode()
+
+    def _decode(self) -> None:
+        kind, end = _split(self._frame)
+        decode = decode_binary_header if kind == BINARY else decode_json_header
+        code, _, _, opaque, flag, remark, ext = decode(self._frame[4:end])
+        self.code, self.opaque, self.flag = code, opaque, flag
+        self._remark, self._ext = remark, ext
+
+    @property
+    def ext(self) -> dict[str, str]:
+        """The custom header.
+
+        Raises:
+            RemoteProtocolError: it is malformed.
+        """
+        if self._ext is None:
+            self._decode()
+        return self._ext if self._ext is not None else {}
+
+    @property
+    def remark(self) -> str | None:
+        """The server's words."""
+        if self._ext is None:
+            self._decode()
+        return self._remark
+
+    @property
+    def body(self) -> bytes:
+        """What follows the header."""
+        return self._frame[self._end :]
+
+    @property
+    def body_view(self) -> memoryview:
+        """The same without a copy."""
+        return memoryview(self._frame)[self._end :]
+
+    @property
+    def frame(self) -> bytes:
+        """All of it, for whoever wants to decode it as a command."""
+        return self._frame
+
+    def __repr__(self) -> str:
+        return f"Reply(code={self.code}, opaque={self.opaque}, {len(self._frame)} bytes)"
+
+
+def reply_from(command: Command) -> Reply:
+    """A reply as it would come from the network; for simulated peers."""
+    return Reply(encode_command(command)[4:])

@@ -1,0 +1,83 @@
+"""Cut a stream of bytes into frames.
+
+A frame is a four-byte length, a byte for the kind of header, three bytes for the header's length,
+the header and the body. This module knows the lengths only; ``command`` knows what is inside.
+
+Every length is checked before anything is kept: a peer can make us hold the bytes it has really
+sent, up to the limit, and no more.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from rocketwire.errors import RemoteProtocolError
+
+#: Java's default for the largest frame, its length field included.
+MAX_FRAME: Final = 16 * 1024 * 1024
+#: Headers hold properties of at most 32 KiB and a dozen short fields.
+MAX_HEADER: Final = 1024 * 1024
+
+_length = struct.Struct(">i")
+
+
+class FrameBuffer:
+    """Collects bytes and gives back whole frames, each without its length field.
+
+    After it has raised, the stream can't be trusted and the connection must be closed.
+    """
+
+    __slots__ = ("_chunks", "_held", "_needed", "limit")
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self.limit = limit
+        self._chunks: list[bytes] = []
+        self._held = 0
+        self._needed = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of a frame that is not complete yet."""
+        return self._held
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take what was read; return the frames that are complete now.
+
+        Raises:
+            RemoteProtocolError: a length is impossible or beyond the limit.
+        """
+        if self._held:
+            # Chunks are joined once the frame is whole, so that a large frame which comes in
+            # small pieces costs linear time.
+            self._chunks.append(data)
+            self._held += len(data)
+            if self._held < self._needed:
+                return []
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+            self._held = 0
+        return self._cut(data)
+
+    def _cut(self, data: bytes) -> list[bytes]:
+        frames: list[bytes] = []
+        position, end, needed = 0, len(data), 4
+        while end - position >= 4:
+            (length,) = _length.unpack_from(data, position)
+            if not 4 <= length <= self.limit - 4:
+                raise RemoteProtocolError(
+                    f"frame length {length} is not between 4 and {self.limit - 4}: "
+                    "the peer does not speak RocketMQ's remoting protocol, or the frame is too large"
+                )
+            stop = position + 4 + length
+            if stop > end:
+                needed = 4 + length
+                break
+            frames.append(data[position + 4 : stop])
+            position = stop
+        if position < end:
+            rest = data[position:] if position else data
+            self._chunks.append(rest)
+            self._held = len(rest)
+            self._needed = needed
+        return frames

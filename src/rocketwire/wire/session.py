@@ -1,0 +1,83 @@
+"""A connection without a socket: bytes in, answers out.
+
+It numbers requests, remembers who waits for which number, recognises late replies to requests
+that were given up, and surfaces what the peer asks of us. It never waits and never writes: the
+shells do that.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from rocketwire.wire.command import ONEWAY, RESPONSE, Command, Reply, Request, decode_command
+from rocketwire.wire.framing import MAX_FRAME, FrameBuffer
+
+T = TypeVar("T")
+
+_LAST_OPAQUE = 0x7FFFFFFF
+
+
+class Session(Generic[T]):
+    """One connection's state. ``T`` is whatever the shell uses to wake the one who waits."""
+
+    __slots__ = ("_buffer", "_opaque", "late", "pending", "unanswered")
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self._buffer = FrameBuffer(limit)
+        self._opaque = 0
+        #: Who waits, by opaque number, with the size of his request.
+        self.pending: dict[int, tuple[T, int]] = {}
+        #: Bytes of requests that have no answer yet.
+        self.unanswered = 0
+        #: Replies that came after their request was given up.
+        self.late = 0
+
+    def issue(self, request: Request, waiter: T) -> tuple[int, bytes]:
+        """Number a request; returns its opaque number and its head, to be written with the body."""
+        opaque = self._opaque = self._opaque + 1 if self._opaque < _LAST_OPAQUE else 1
+        head = request.head(opaque)
+        size = len(head) + len(request.body)
+        self.pending[opaque] = (waiter, size)
+        self.unanswered += size
+        return opaque, head
+
+    def issue_oneway(self, request: Request) -> bytes:
+        """The head of a request that gets no answer."""
+        self._opaque = self._opaque + 1 if self._opaque < _LAST_OPAQUE else 1
+        return request.head(self._opaque, ONEWAY)
+
+    def abandon(self, opaque: int) -> T | None:
+        """Nobody waits for this one any more; its reply, if it comes, is late."""
+        entry = self.pending.pop(opaque, None)
+        if entry is None:
+            return None
+        self.unanswered -= entry[1]
+        return entry[0]
+
+    def receive(self, data: bytes) -> tuple[list[tuple[T, Reply]], list[Command]]:
+        """Take what was read: the answers in it, each with its waiter, and the peer's requests.
+
+        Raises:
+            RemoteProtocolError: the stream is broken; close the connection.
+        """
+        answers: list[tuple[T, Reply]] = []
+        asked: list[Command] = []
+        for frame in self._buffer.feed(data):
+            reply = Reply(frame)
+            if not reply.flag & RESPONSE:
+                asked.append(decode_command(frame))
+                continue
+            entry = self.pending.pop(reply.opaque, None)
+            if entry is None:
+                self.late += 1
+                continue
+            self.unanswered -= entry[1]
+            answers.append((entry[0], reply))
+        return answers, asked
+
+    def lose(self) -> list[T]:
+        """The connection is gone; returns everybody who waited."""
+        waiters = [waiter for waiter, _ in self.pending.values()]
+        self.pending.clear()
+        self.unanswered = 0
+        return waiters
