@@ -1,0 +1,92 @@
+"""The body of a batch: several messages of one topic, one after the other.
+
+Each item is ``int32 size, int32 0, int32 0, int32 flag, int32 body length, body, int16 properties
+length, properties``; the topic is in the request's header. What may be batched together is
+decided by ``core/validate.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - an exception under struct's own odd name
+from typing import Final, NamedTuple
+
+from rocketwire.errors import LocalProtocolError, RemoteProtocolError
+from rocketwire.wire.properties import MAX_PROPERTIES_BYTES
+
+#: Bytes of an item beyond its body and its properties.
+ITEM_OVERHEAD: Final = 22
+
+_HEAD: Final = Struct(">iiiii")
+_SHORT: Final = Struct(">h")
+_pack_head = _HEAD.pack
+_pack_short = _SHORT.pack
+_unpack_head = _HEAD.unpack_from
+_unpack_short = _SHORT.unpack_from
+
+
+class BatchItem(NamedTuple):
+    """One message of a batch."""
+
+    body: bytes
+    properties_raw: bytes
+    flag: int
+
+
+def encode_item(body: bytes, properties: bytes, flag: int) -> bytes:
+    """One item. ``properties`` is already encoded."""
+    try:
+        return b"%b%b%b%b" % (
+            _pack_head(ITEM_OVERHEAD + len(body) + len(properties), 0, 0, flag, len(body)),
+            body,
+            _pack_short(len(properties)),
+            properties,
+        )
+    except StructError:
+        raise _too_large(body, properties, flag) from None
+
+
+def _too_large(body: bytes, properties: bytes, flag: int) -> LocalProtocolError:
+    if len(properties) > MAX_PROPERTIES_BYTES:
+        return LocalProtocolError(
+            f"properties of a batch item take {len(properties)} bytes, "
+            f"at most {MAX_PROPERTIES_BYTES} fit: shorten them"
+        )
+    if not -(2**31) <= flag < 2**31:
+        return LocalProtocolError(f"flag {flag} of a batch item does not fit into 32 bits")
+    return LocalProtocolError(f"a body of {len(body)} bytes does not fit into a batch: send less")
+
+
+def encode_batch(items: Iterable[tuple[bytes, bytes, int]]) -> bytes:
+    """All items of a batch, each given as body, encoded properties and flag."""
+    return b"".join([encode_item(body, properties, flag) for body, properties, flag in items])
+
+
+def decode_batch(buffer: bytes | bytearray | memoryview) -> Iterator[BatchItem]:
+    """The items of a batch body, checked one by one as they are asked for.
+
+    Raises:
+        RemoteProtocolError: a length does not agree with the others, or the last item is cut.
+    """
+    data = bytes(buffer)
+    position, end = 0, len(data)
+    while position < end:
+        if end - position < ITEM_OVERHEAD:
+            raise _broken(position, f"only {end - position} bytes are left of an item")
+        size, _, _, flag, body_length = _unpack_head(data, position)
+        if not ITEM_OVERHEAD <= size <= end - position:
+            raise _broken(position, f"its size is {size}, {end - position} bytes are left")
+        if not 0 <= body_length <= size - ITEM_OVERHEAD:
+            raise _broken(position, f"its body length is {body_length} in an item of {size} bytes")
+        body_at = position + 20
+        body_end = body_at + body_length
+        (length,) = _unpack_short(data, body_end)
+        position += size
+        if body_end + 2 + length != position or length < 0:
+            raise _broken(position - size, f"its properties length {length} leaves a gap")
+        yield BatchItem(data[body_at:body_end], data[body_end + 2 : position], flag)
+
+
+def _broken(position: int, why: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"batch item at byte {position} is broken: {why}")

@@ -1,0 +1,182 @@
+"""Bodies made smaller and whole again.
+
+zlib is always there; lz4 (its *frame* format) and zstd come with the extra ``fast`` and are
+imported when first used. When a body is worth compressing is decided by the producer; how large a
+body may become again is decided by the caller, and never exceeded here: the sender chose the
+bytes, so a few kilobytes may ask for gigabytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from rocketwire.errors import ConfigError, LocalProtocolError, RemoteProtocolError
+from rocketwire.wire.codes import SystemFlag
+
+Compression = Literal["zlib", "lz4", "zstd"]
+
+#: RocketMQ's numbers for the kinds. Clients before 4.9.4 leave 0 there and mean zlib.
+_TYPES: Final[dict[str, int]] = {"lz4": 1, "zstd": 2, "zlib": 3}
+_TYPE_SHIFT: Final = 8
+#: zstd's largest ordinary window (level 19). Larger ones are the mark of level 20 to 22, whose
+#: decoder needs up to 128 MiB whatever the size of the message.
+_ZSTD_WINDOW: Final = 8 * 1024 * 1024
+
+
+def system_flag(kind: Compression) -> int:
+    """The bits that tell a reader that a body is compressed, and how."""
+    return SystemFlag.COMPRESSED | _TYPES[kind] << _TYPE_SHIFT
+
+
+def compress(body: bytes, kind: Compression = "zlib", level: int = 5) -> tuple[bytes, int]:
+    """The smaller body and the system-flag bits to send with it.
+
+    ``level`` means what it means to zlib and zstd; lz4 ignores it, as Java does.
+
+    Raises:
+        ConfigError: the kind is unknown or its package is not installed, or the level is wrong.
+    """
+    if kind == "zlib":
+        if not -1 <= level <= 9:
+            raise ConfigError(f"compression level {level} is not one of zlib's: use 0 to 9")
+        return zlib.compress(body, level), 0x301
+    packer = _PACKERS.get(kind)
+    if packer is None:
+        raise ConfigError(f"compression {kind!r} is unknown: use one of {', '.join(_TYPES)}")
+    return packer(body, level), system_flag(kind)
+
+
+def _pack_lz4(body: bytes, _level: int) -> bytes:
+    packed: bytes = _lz4(ConfigError).compress(body)
+    return packed
+
+
+def _pack_zstd(body: bytes, level: int) -> bytes:
+    if not 1 <= level <= 22:
+        raise ConfigError(f"compression level {level} is not one of zstd's: use 1 to 22")
+    packed: bytes = _zstd(ConfigError).ZstdCompressor(level=level).compress(body)
+    return packed
+
+
+_PACKERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {"lz4": _pack_lz4, "zstd": _pack_zstd}
+
+
+def decompress(body: bytes, system_flag: int, limit: int) -> bytes:
+    """The body as it was before :func:`compress`; itself when its flag says it is not compressed.
+
+    Args:
+        body: what was stored.
+        system_flag: the system flag it was stored with.
+        limit: the largest acceptable result, in bytes.
+
+    Raises:
+        RemoteProtocolError: the body is damaged, cut, or grows beyond the limit.
+        LocalProtocolError: its package is not installed here.
+    """
+    if not system_flag & SystemFlag.COMPRESSED:
+        return body
+    number = (system_flag & SystemFlag.COMPRESSION_MASK) >> _TYPE_SHIFT
+    unpacker = _UNPACKERS.get(number)
+    if unpacker is None:
+        raise RemoteProtocolError(f"a body is compressed in an unknown way (type {number})")
+    whole = unpacker(body, limit)
+    if len(whole) > limit:
+        raise RemoteProtocolError(
+            f"a compressed body of {len(body)} bytes grows beyond the limit of {limit}"
+        )
+    return whole
+
+
+def _unpack_zlib(body: bytes, limit: int) -> bytes:
+    machine = zlib.decompressobj()
+    try:
+        whole = machine.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise RemoteProtocolError(f"a zlib body is damaged: {error}") from None
+    return _complete(whole, limit, finished=machine.eof, kind="zlib")
+
+
+def _unpack_lz4(body: bytes, limit: int) -> bytes:
+    lz4 = _lz4(LocalProtocolError)
+    machine = lz4.LZ4FrameDecompressor()
+    try:
+        whole: bytes = machine.decompress(body, max_length=limit + 1)
+    except (RuntimeError, ValueError, EOFError) as error:
+        raise RemoteProtocolError(f"an lz4 body is damaged: {error}") from None
+    return _complete(whole, limit, finished=machine.eof, kind="lz4")
+
+
+def _unpack_zstd(body: bytes, limit: int) -> bytes:
+    zstd = _zstd(LocalProtocolError)
+    window = max(_ZSTD_WINDOW, 1 << min(limit.bit_length(), 30))
+    machine = zstd.ZstdDecompressor(max_window_size=window)
+    try:
+        # A reader takes what it is asked for; one-shot decompression would trust the size that
+        # the frame claims.
+        with machine.stream_reader(body, read_size=1 << 16) as reader:
+            whole: bytes = reader.read(limit + 1)
+        finished = _zstd_finished(zstd, machine, body, whole, limit)
+    except zstd.ZstdError as error:
+        raise RemoteProtocolError(f"a zstd body is damaged: {error}") from None
+    return _complete(whole, limit, finished=finished, kind="zstd")
+
+
+def _zstd_finished(zstd: Any, machine: Any, body: bytes, whole: bytes, limit: int) -> bool:
+    """Whether the frame came to its end: the stream reader can't tell a cut one from a whole.
+
+    Most frames tell their size. One that does not is read again, now that it is known to be small
+    enough, by the only reader that says where a frame ends.
+    """
+    if len(whole) > limit or zstd.frame_content_size(body) == len(whole) > 0:
+        return True
+    sink = machine.decompressobj()
+    sink.decompress(body)
+    return bool(sink.eof)
+
+
+def _complete(whole: bytes, limit: int, *, finished: bool, kind: str) -> bytes:
+    if not finished and len(whole) <= limit:
+        raise RemoteProtocolError(f"a {kind} body is cut short after {len(whole)} bytes")
+    return whole
+
+
+_UNPACKERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
+    0: _unpack_zlib,
+    1: _unpack_lz4,
+    2: _unpack_zstd,
+    3: _unpack_zlib,
+}
+
+
+def available() -> tuple[str, ...]:
+    """The kinds that work here."""
+    found = ["zlib"]
+    for kind, load in (("lz4", _lz4), ("zstd", _zstd)):
+        try:
+            load(ConfigError)
+        except ConfigError:
+            continue
+        found.append(kind)
+    return tuple(found)
+
+
+def _lz4(error: type[ConfigError | LocalProtocolError]) -> Any:
+    try:
+        import lz4.frame
+    except ImportError:
+        raise error(_missing("lz4", "lz4")) from None
+    return lz4.frame
+
+
+def _zstd(error: type[ConfigError | LocalProtocolError]) -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise error(_missing("zstd", "zstandard")) from None
+    return zstandard
+
+
+def _missing(kind: str, package: str) -> str:
+    return f"{kind} needs the package {package}: pip install 'rocketwire[fast]'"

@@ -1,0 +1,205 @@
+"""The two names that a message has.
+
+The *unique id* is made by the producer before the message is sent: address, process, salt, time
+and a counter in hexadecimal. The *offset id* is made by the broker: its address and the place in
+its commit log. Both are laid out as Java lays them out, so that its tools can read ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import count
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rocketwire.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+
+#: From a moment to the start of its month and of the next one, all in ms since 1970.
+MonthBounds = Callable[[int], tuple[int, int]]
+
+#: A clock that was set back by less than this over the turn of a month is taken for the 1st.
+_SMALL_STEP_BACK_MS: Final = 1_000_000
+_UNIQUE: Final = Struct(">HiIH")
+_PLACE: Final = Struct(">iq")
+
+
+def local_month(now_ms: int) -> tuple[int, int]:
+    """The month in the machine's time zone, which is what Java uses."""
+    moment = datetime.fromtimestamp(now_ms // 1000)  # noqa: DTZ006 - local time is the point
+    start = datetime(moment.year, moment.month, 1)  # noqa: DTZ001
+    return int(start.timestamp()) * 1000, int(_next_month(start).timestamp()) * 1000
+
+
+def utc_month(now_ms: int) -> tuple[int, int]:
+    """The month in UTC: the same on every machine, which tests like."""
+    moment = datetime.fromtimestamp(now_ms // 1000, UTC)
+    start = datetime(moment.year, moment.month, 1, tzinfo=UTC)
+    return int(start.timestamp()) * 1000, int(_next_month(start).timestamp()) * 1000
+
+
+def _next_month(start: datetime) -> datetime:
+    if start.month == 12:
+        return start.replace(year=start.year + 1, month=1)
+    return start.replace(month=start.month + 1)
+
+
+class MessageIdMaker:
+    """Makes unique ids. One per process: make a new one after a fork.
+
+    Safe to use from several threads without a lock: the counter is an ``itertools.count``, and the
+    month is one tuple that is replaced as a whole.
+
+    Args:
+        ip: 4 or 16 bytes.
+        pid: only its low 16 bits are used.
+        salt: any number that is constant in this process and unlike those of others.
+        clock_ms: the time in ms since 1970.
+        counter_start: where the counter begins.
+        month: which month a moment is in.
+    """
+
+    __slots__ = ("_clock_ms", "_month", "_month_of", "_next", "_prefix")
+
+    def __init__(
+        self,
+        ip: bytes,
+        pid: int,
+        salt: int,
+        clock_ms: Callable[[], int],
+        counter_start: int = 0,
+        *,
+        month: MonthBounds = local_month,
+    ) -> None:
+        if len(ip) not in {4, 16}:
+            raise LocalProtocolError(f"an address of {len(ip)} bytes: give 4 or 16 for an id")
+        self._prefix = f"{ip.hex()}{pid & 0xFFFF:04x}{salt & 0xFFFFFFFF:08x}".upper()
+        self._clock_ms = clock_ms
+        self._next = count(counter_start).__next__
+        self._month_of = month
+        self._month = (0, 0)
+
+    @property
+    def prefix(self) -> str:
+        """What all ids of this maker begin with: address, process and salt."""
+        return self._prefix
+
+    def next(self) -> str:
+        """A new id."""
+        now = self._clock_ms()
+        start, end = self._month
+        if not start <= now < end:
+            start = self._turn(now)
+        return f"{self._prefix}{(now - start) & 0xFFFFFFFF:08X}{self._next() & 0xFFFF:04X}"
+
+    def next_many(self, number: int) -> list[str]:
+        """Several new ids with one look at the clock.
+
+        More than 65536 would repeat themselves, so the clock is read again for each so many.
+        """
+        ids: list[str] = []
+        while len(ids) < number:
+            now = self._clock_ms()
+            start, end = self._month
+            if not start <= now < end:
+                start = self._turn(now)
+            head = f"{self._prefix}{(now - start) & 0xFFFFFFFF:08X}"
+            share = min(number - len(ids), 0x8000)
+            ids.extend([f"{head}{self._next() & 0xFFFF:04X}" for _ in range(share)])
+        return ids
+
+    def _turn(self, now: int) -> int:
+        """The start of the month to count from, after the clock left the one we knew.
+
+        A small step back over the 1st keeps the new month and counts as its first moment, as in
+        Java: ids stay unlike those of a month ago.
+        """
+        start, end = self._month
+        if end and start - _SMALL_STEP_BACK_MS < now < start:
+            return now
+        self._month = self._month_of(now)
+        return self._month[0]
+
+
+class UniqueId(NamedTuple):
+    """What a unique id tells. ``month_ms`` counts from the start of the month it was made in."""
+
+    host: str
+    pid: int
+    salt: int
+    month_ms: int
+    counter: int
+
+
+def decode_message_id(text: str, *, error: type[ProtocolError] = RemoteProtocolError) -> UniqueId:
+    """The parts of a unique id; ``error`` is raised when it is not one."""
+    data = _from_hex(text, (16, 28), "unique id", error)
+    pid, salt, month_ms, counter = _UNIQUE.unpack(data[-12:])
+    return UniqueId(host_text(data[:-12]), pid, salt, month_ms, counter)
+
+
+class OffsetId(NamedTuple):
+    """Where a message lies: a broker's address and an offset in its commit log."""
+
+    host: str
+    port: int
+    offset: int
+
+
+def offset_message_id(ip: bytes, port: int, offset: int) -> str:
+    """The offset id for a place in a broker's commit log."""
+    if len(ip) not in {4, 16}:
+        raise LocalProtocolError(f"an address of {len(ip)} bytes: give 4 or 16 for an id")
+    return (ip + _PLACE.pack(port, offset)).hex().upper()
+
+
+def decode_offset_message_id(
+    text: str, *, error: type[ProtocolError] = RemoteProtocolError
+) -> OffsetId:
+    """The place that an offset id names; ``error`` is raised when it is not one."""
+    data = _from_hex(text, (16, 28), "offset id", error)
+    port, offset = _PLACE.unpack(data[-12:])
+    if not 0 <= port < 65536 or offset < 0:
+        raise error(f"offset id {text!r} names port {port} and offset {offset}, which can't be")
+    return OffsetId(host_text(data[:-12]), port, offset)
+
+
+def _from_hex(text: str, sizes: tuple[int, ...], what: str, error: type[ProtocolError]) -> bytes:
+    try:
+        data = bytes.fromhex(text)
+    except (ValueError, TypeError):
+        data = b""
+    # fromhex skips blanks, so the length of the text is checked as well.
+    if len(data) not in sizes or len(text) != 2 * len(data):
+        shown = text if len(text) <= 80 else text[:77] + "..."
+        lengths = " or ".join(str(2 * size) for size in sizes)
+        raise error(f"{shown!r} is not a {what}: that has {lengths} hexadecimal digits")
+    return data
+
+
+@lru_cache(maxsize=1024)
+def host_text(ip: bytes) -> str:
+    """An address of 4 or 16 bytes as text, without brackets."""
+    if len(ip) == 4:
+        return "{}.{}.{}.{}".format(*ip)
+    from ipaddress import IPv6Address
+
+    return str(IPv6Address(ip))
+
+
+@lru_cache(maxsize=1024)
+def host_bytes(text: str) -> bytes:
+    """An address in text as its 4 or 16 bytes.
+
+    Raises:
+        LocalProtocolError: it is a name, or no address at all.
+    """
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(text.strip("[]")).packed
+    except ValueError:
+        raise LocalProtocolError(
+            f"{text!r} is not an IP address: names must be resolved before they are stored"
+        ) from None

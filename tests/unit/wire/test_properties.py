@@ -1,0 +1,108 @@
+"""Properties text: what is written, and how forgiving reading is."""
+
+import pytest
+
+from rocketwire.errors import InvalidMessageError
+from rocketwire.wire.properties import (
+    RESERVED,
+    SYSTEM,
+    Property,
+    decode_properties,
+    decode_properties_bytes,
+    encode_properties,
+    encode_properties_bytes,
+    is_user_property,
+)
+
+
+def test_every_item_ends_with_its_separator():
+    assert (
+        encode_properties({"TAGS": "TagA", "colour": "red"}) == "TAGS\x01TagA\x02colour\x01red\x02"
+    )
+
+
+def test_no_properties_make_no_text():
+    assert encode_properties({}) == ""
+    assert encode_properties_bytes({}) == b""
+
+
+def test_empty_values_are_left_out():
+    assert encode_properties({"a": "", "b": "1"}) == "b\x011\x02"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"a\x01": "1"},
+        {"a\x02": "1"},
+        {"a": "\x01"},
+        {"a": "1\x02"},
+        {"": "1"},
+        {"x": "1", "": "2"},
+        {"a\x01b": "1", "c": "2"},
+        # Separators that cancel out in number, were only their sum counted.
+        {"a\x01b\x02c": "d"},
+    ],
+)
+def test_names_and_values_that_would_break_the_text_are_refused(bad):
+    with pytest.raises(InvalidMessageError):
+        encode_properties(bad)
+
+
+@pytest.mark.parametrize("bad", [{"a": 1}, {1: "a"}, {"a": b"x"}])
+def test_what_is_not_text_is_refused_by_name(bad):
+    with pytest.raises(InvalidMessageError, match="give a str"):
+        encode_properties(bad)
+
+
+def test_too_many_bytes_are_refused_with_the_limit():
+    assert len(encode_properties_bytes({"a": "x" * 32764})) == 32767
+    with pytest.raises(InvalidMessageError, match="32767"):
+        encode_properties_bytes({"a": "x" * 32765})
+    with pytest.raises(InvalidMessageError, match="32768"):
+        encode_properties_bytes({"a": "é" * 16382 + "x"})
+
+
+def test_a_lone_surrogate_is_refused():
+    with pytest.raises(InvalidMessageError, match="surrogate"):
+        encode_properties_bytes({"a": "\ud800"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("a\x011", {"a": "1"}),
+        ("a\x011\x02", {"a": "1"}),
+        ("a\x011\x02b\x012", {"a": "1", "b": "2"}),
+        ("\x02\x02a\x011\x02\x02", {"a": "1"}),
+        ("a\x01\x02b\x012\x02", {"b": "2"}),
+        ("\x011\x02b\x012\x02", {"b": "2"}),
+        ("nothing\x02b\x012\x02", {"b": "2"}),
+        ("a\x011\x02a\x012\x02", {"a": "2"}),
+        ("a\x011\x012\x02", {"a": "1\x012"}),
+    ],
+)
+def test_reading_follows_javas_rules(text, expected):
+    assert decode_properties(text) == expected
+
+
+def test_bytes_that_are_not_utf8_do_not_stop_a_reader():
+    assert decode_properties_bytes(b"a\x01\xff\x02b\x01\xe4\xb8\xad\x02") == {
+        "a": "\ufffd",
+        "b": "中",
+    }
+
+
+def test_reserved_names_are_those_that_java_refuses():
+    assert {"KEYS", "TAGS", "WAIT", "DELAY", "UNIQ_KEY", "1ST_POP_TIME", "__CRC32#"} <= RESERVED
+    assert not RESERVED & {"__SHARDINGKEY", "__transactionId__", "INNER_NUM", "TRACE_CONTEXT"}
+    assert len(RESERVED) == 51
+    assert RESERVED < SYSTEM
+
+
+def test_system_names_are_not_the_users():
+    assert Property.SHARDING_KEY in SYSTEM
+    assert not is_user_property("CLUSTER")
+    assert not is_user_property("__RMQ.TRANSIENT.x")
+    assert is_user_property("colour")
