@@ -1,0 +1,128 @@
+"""The properties of many rows as the pieces of one big join.
+
+Nothing is joined here: `encode` puts the pieces between header and body of each row, so that the
+properties are copied once, straight into the batch body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketwire.columns.buffers import (
+    Int64s,
+    data_of,
+    from_matrix,
+    from_offsets,
+    lengths_of,
+    offsets_of,
+)
+from rocketwire.columns.ids import MessageIdColumn
+from rocketwire.columns.rows import Entries, Rows
+from rocketwire.columns.schema import ROW_ID_PROPERTY
+from rocketwire.wire.properties import Property
+
+_NAME_END: Final = b"\x01"
+_VALUE_END: Final = b"\x02"
+
+
+def scalar(value: bytes) -> Any:
+    """A constant as a piece of a join."""
+    return pa.scalar(value, pa.binary())
+
+
+_END: Final = scalar(_VALUE_END)
+_NOTHING: Final = scalar(b"")
+
+
+def join(*pieces: Any) -> Any:
+    """Concatenate row by row; null where any piece is null."""
+    return pc.binary_join_element_wise(*pieces, _NOTHING)
+
+
+@dataclass(slots=True)
+class PropertyPieces:
+    """Pieces to be joined in this order, and how many bytes they come to in each row."""
+
+    sizes: Int64s
+    pieces: list[Any] = field(default_factory=list)
+
+    def add_text(self, name: str, column: Any | None) -> None:
+        """A property whose value is a column; rows where it is null or empty go without."""
+        if column is None:
+            return
+        head = name.encode() + _NAME_END
+        lengths = lengths_of(column)
+        present = lengths > 0
+        if present.all():
+            self.pieces += (scalar(head), column, _END)
+            self.sizes += lengths + (len(head) + 1)
+        elif present.any():
+            whole = join(scalar(head), column, _END)
+            self.pieces.append(pc.if_else(pa.array(present), whole, _NOTHING))
+            self.sizes += np.where(present, lengths + (len(head) + 1), 0)
+
+    def add_ids(self, ids: MessageIdColumn) -> None:
+        """The message ids."""
+        head = Property.UNIQ_KEY.encode() + _NAME_END
+        block = ids.make(len(self.sizes), before=head, after=_VALUE_END)
+        self.pieces.append(from_matrix(block))
+        self.sizes += block.shape[1]
+
+    def add_numbers(self, name: str, prefix: str, first: int) -> None:
+        """A property ``prefix + number`` with numbers that count up from ``first``."""
+        numbers = pa.array(np.arange(first, first + len(self.sizes), dtype=np.int64))
+        digits = numbers.cast(pa.string()).view(pa.binary())
+        head = f"{name}\x01{prefix}".encode()
+        self.pieces += (scalar(head), digits, _END)
+        self.sizes += lengths_of(digits) + (len(head) + 1)
+
+    def add_entries(self, entries: Entries | None) -> None:
+        """The properties that the user gave as a map."""
+        if entries is None:
+            return
+        texts = join(entries.names, scalar(_NAME_END), entries.values, _END)
+        # Entries of one row lie side by side, so a row's text is a wider slice of their bytes.
+        per_row = offsets_of(texts)[entries.offsets]
+        self.pieces.append(from_offsets(per_row, data_of(texts)))
+        self.sizes += np.diff(per_row)
+
+
+def property_pieces(
+    rows: Rows, ids: MessageIdColumn, *, stamp: str | None = None, first_row: int = 0
+) -> PropertyPieces:
+    """All properties of a batch.
+
+    Args:
+        rows: the batch.
+        ids: makes the message ids.
+        stamp: what row ids begin with; None leaves rows without one, unless they have their own.
+        first_row: the index of the first row within its partition.
+    """
+    made = PropertyPieces(np.zeros(rows.count, dtype=np.int64))
+    made.add_ids(ids)
+    own = rows.row_id is not None
+    if stamp is not None and not own:
+        made.add_numbers(ROW_ID_PROPERTY, stamp, first_row)
+    elif stamp is not None:
+        made.add_text(ROW_ID_PROPERTY, _own_or_stamped(rows.row_id, stamp, first_row))
+    else:
+        made.add_text(ROW_ID_PROPERTY, rows.row_id)
+    made.add_text(Property.KEYS, rows.keys)
+    made.add_text(Property.TAGS, rows.tags)
+    made.add_text(Property.SHARDING_KEY, rows.sharding_key)
+    made.add_entries(rows.properties)
+    return made
+
+
+def _own_or_stamped(own: Any, stamp: str, first_row: int) -> Any:
+    present = lengths_of(own) > 0
+    if present.all():
+        return own
+    numbers = pa.array(np.arange(first_row, first_row + len(own), dtype=np.int64))
+    stamped = join(scalar(stamp.encode()), numbers.cast(pa.string()).view(pa.binary()))
+    return pc.if_else(pa.array(present), own, stamped)

@@ -1,0 +1,328 @@
+"""The columns of a table to be sent, in the layouts of the encoder; and rows that can't be sent.
+
+A bad row is found by whole columns: the price of a check on a million good rows is a few passes
+in C. Only for those that fail is a sentence made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketwire.columns.buffers import (
+    Bools,
+    Int64s,
+    as_binary,
+    data_of,
+    lengths_of,
+    nulls_of,
+    offsets_of,
+    used_bytes,
+)
+from rocketwire.columns.schema import READ_ONLY_COLUMNS, ROW_ID_PROPERTY
+from rocketwire.wire.properties import RESERVED, Property
+
+#: Columns whose bytes count when a batch is cut into pieces.
+SIZED_COLUMNS: Final = (
+    "body", "topic", "tags", "keys", "shardingKey", "rowId", "properties", "targetBroker",
+)  # fmt: skip
+
+_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+_FORBIDDEN_TOPICS: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+    }
+)  # fmt: skip
+#: What may not be a user's property here: RocketMQ's own names, and those that have a column.
+_NOT_FOR_USERS: Final = pa.array(
+    sorted(name.encode() for name in RESERVED | {Property.SHARDING_KEY, ROW_ID_PROPERTY}),
+    type=pa.binary(),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The properties of all rows: entry names and values, and where each row's entries begin."""
+
+    offsets: Int64s
+    names: Any
+    values: Any
+
+    def rows(self) -> Int64s:
+        """The row of each entry."""
+        return np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int64), np.diff(self.offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A batch to be sent; a column that the table lacks, or that is all null, is None."""
+
+    count: int
+    body: Any
+    topic: Any | None
+    tags: Any | None
+    keys: Any | None
+    sharding_key: Any | None
+    row_id: Any | None
+    properties: Entries | None
+    flag: Int64s | None
+    delay_level: Int64s | None
+    deliver_ms: Int64s | None
+    target_broker: Any | None
+    target_queue: Int64s | None
+
+    @classmethod
+    def of(cls, batch: Any) -> Rows:
+        """Read a record batch whose schema was checked."""
+        columns = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
+
+        def text(name: str) -> Any | None:
+            array = columns.get(name)
+            return None if array is None or array.null_count == len(array) else as_binary(array)
+
+        was_read = not READ_ONLY_COLUMNS.isdisjoint(columns)
+        return cls(
+            count=batch.num_rows,
+            body=as_binary(columns["body"]),
+            topic=text("topic"),
+            tags=text("tags"),
+            keys=text("keys"),
+            sharding_key=text("shardingKey"),
+            row_id=text("rowId"),
+            properties=_entries(columns.get("properties"), was_read=was_read),
+            flag=_integers(columns.get("flag"), 0),
+            delay_level=_integers(columns.get("delayLevel"), 0),
+            deliver_ms=_milliseconds(columns.get("deliverAt")),
+            target_broker=text("targetBroker"),
+            target_queue=_integers(columns.get("targetQueueId"), -1),
+        )
+
+
+def _integers(array: Any | None, missing: int) -> Int64s | None:
+    if array is None or array.null_count == len(array):
+        return None
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_uint64(array.type):
+        # What does not fit is out of every range that we check, so any such number will do.
+        array = pc.min_element_wise(array, pa.scalar(2**63 - 1, pa.uint64()), skip_nulls=False)
+    values: Int64s = array.cast(pa.int64()).fill_null(missing).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _milliseconds(array: Any | None) -> Int64s | None:
+    if array is not None and pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array is None or array.null_count == len(array):
+        return None
+    whole = array.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+    return _integers(whole, -1)
+
+
+def _entries(array: Any | None, *, was_read: bool) -> Entries | None:
+    if array is None or array.null_count == len(array):
+        return None
+    if array.null_count:
+        # A null row may hide entries of its own; taking every row leaves them behind.
+        array = array.take(pa.array(np.arange(len(array), dtype=np.int64)))
+    offsets = np.asarray(array.offsets.to_numpy(zero_copy_only=False), dtype=np.int64)
+    inner = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    names, values = (as_binary(part) for part in inner.flatten())
+    entries = Entries(offsets - offsets[0], names, values)
+    # Null and empty values are left out: no reader would see them.
+    kept = lengths_of(values) > 0
+    if was_read:
+        # What RocketMQ itself set on the message that was read does not belong to the new one.
+        kept &= ~_is_reserved(names)
+    return entries if kept.all() else _keep(entries, kept)
+
+
+def _keep(entries: Entries, kept: Bools) -> Entries | None:
+    if not kept.any():
+        return None
+    running = np.zeros(len(kept) + 1, dtype=np.int64)
+    np.cumsum(kept, out=running[1:])
+    mask = pa.array(kept)
+    return Entries(
+        running[entries.offsets], entries.names.filter(mask), entries.values.filter(mask)
+    )
+
+
+def _is_reserved(names: Any) -> Bools:
+    found: Bools = pc.is_in(names, value_set=_NOT_FOR_USERS).to_numpy(zero_copy_only=False)
+    return found
+
+
+BadRows = dict[int, str]
+"""Why a row can't be sent, by its index; in the order of the rows."""
+
+
+def find_bad_rows(rows: Rows, *, max_message_size: int, topic_given: bool) -> BadRows:
+    """Every row that breaks a rule, with a sentence that names the column and the remedy.
+
+    Of several faults of one row the first one found is told.
+    """
+    bad: BadRows = {}
+    _check_body(rows, max_message_size, bad)
+    if not topic_given:
+        _check_topic(rows, bad)
+    for name, column in (
+        ("tags", rows.tags),
+        ("keys", rows.keys),
+        ("shardingKey", rows.sharding_key),
+        ("rowId", rows.row_id),
+    ):
+        if column is not None:
+            _check_separators(name, column, bad)
+    _check_key(rows, bad)
+    _check_numbers(rows, bad)
+    if rows.properties is not None:
+        _check_properties(rows.properties, bad)
+    return dict(sorted(bad.items()))
+
+
+def _blame(bad: BadRows, mask: Bools, sentence: Callable[[int], str]) -> None:
+    for row in np.flatnonzero(mask).tolist():
+        bad.setdefault(row, sentence(row))
+
+
+def _check_body(rows: Rows, limit: int, bad: BadRows) -> None:
+    lengths = lengths_of(rows.body)
+    wrong = (lengths == 0) | (lengths > limit)
+    if not wrong.any():
+        return
+    null = nulls_of(rows.body)
+    _blame(bad, null, lambda row: "body is null: every message needs one")
+    _blame(bad, lengths == 0, lambda row: "body is empty: RocketMQ takes no empty message")
+    _blame(
+        bad,
+        lengths > limit,
+        lambda row: f"body is {lengths[row]} bytes: at most {limit} (max_message_size)",
+    )
+
+
+def _check_topic(rows: Rows, bad: BadRows) -> None:
+    if rows.topic is None:
+        _blame(bad, np.ones(rows.count, np.bool_), lambda row: "topic is null: name one")
+        return
+    _blame(bad, nulls_of(rows.topic), lambda row: "topic is null: name one")
+    for value in rows.topic.unique().to_pylist():
+        if value is None:
+            continue
+        name = value.decode(errors="replace")
+        if not topic_fault(name):
+            continue
+        mask = pc.equal(rows.topic, pa.scalar(value, pa.binary()))
+        _blame(
+            bad,
+            pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False),
+            lambda row, name=name: f"topic is {name!r}: {topic_fault(name)}",  # type: ignore[misc]
+        )
+
+
+def topic_fault(name: str) -> str:
+    """What keeps a topic from being written to; empty when nothing does."""
+    if name in _FORBIDDEN_TOPICS:
+        return "RocketMQ keeps it for itself"
+    if _TOPIC.fullmatch(name) is None:
+        return "1 to 127 letters, digits, %, |, _ or -"
+    return ""
+
+
+def _check_separators(name: str, column: Any, bad: BadRows) -> None:
+    data = used_bytes(column)
+    # One comparison over all bytes: separators are 1 and 2, and 0 does no harm in between.
+    if len(data) == 0 or int(data.min()) > 2:
+        return
+    offsets = offsets_of(column)
+    whole = data_of(column)[: offsets[-1]]
+    found = np.flatnonzero(((whole == 1) | (whole == 2))[offsets[0] :]) + offsets[0]
+    mask = np.zeros(len(column), dtype=np.bool_)
+    mask[np.searchsorted(offsets, found, side="right") - 1] = True
+    mask &= ~nulls_of(column)
+    _blame(
+        bad,
+        mask,
+        lambda row: f"{name} contains 0x01 or 0x02, which separate properties: take them out",
+    )
+
+
+def _check_key(rows: Rows, bad: BadRows) -> None:
+    if rows.sharding_key is None:
+        return
+    empty = (lengths_of(rows.sharding_key) == 0) & ~nulls_of(rows.sharding_key)
+    _blame(bad, empty, lambda row: "shardingKey is empty: give a key, or null for no order")
+
+
+def _check_numbers(rows: Rows, bad: BadRows) -> None:
+    flag, level, moment = rows.flag, rows.delay_level, rows.deliver_ms
+    if flag is not None:
+        _blame(
+            bad,
+            (flag < -(2**31)) | (flag >= 2**31),
+            lambda row: f"flag is {flag[row]}: it must fit into 32 bits",
+        )
+    if level is not None:
+        _blame(
+            bad,
+            (level < 0) | (level > 18),
+            lambda row: f"delayLevel is {level[row]}: 1 to 18, or 0 for none",
+        )
+    if moment is not None:
+        _blame(bad, moment < -1, lambda row: "deliverAt is before 1970: give a moment to come")
+    if level is not None and moment is not None:
+        _blame(
+            bad,
+            (level > 0) & (moment >= 0),
+            lambda row: "delayLevel and deliverAt are both given: keep one",
+        )
+    _check_target(rows, bad)
+
+
+def _check_target(rows: Rows, bad: BadRows) -> None:
+    named = _given(rows.target_broker, rows.count)
+    queue = rows.target_queue
+    numbered: Bools = np.zeros(rows.count, np.bool_) if queue is None else queue >= 0
+    _blame(
+        bad,
+        named != numbered,
+        lambda row: "targetBroker and targetQueueId name a queue together: give both or none",
+    )
+
+
+def _given(column: Any | None, count: int) -> Bools:
+    if column is None:
+        return np.zeros(count, dtype=np.bool_)
+    return lengths_of(column) > 0
+
+
+def _check_properties(entries: Entries, bad: BadRows) -> None:
+    problems: list[tuple[npt.NDArray[np.bool_], str]] = []
+    problems.append((lengths_of(entries.names) == 0, "a property has an empty name: give it one"))
+    problems.append(
+        (
+            _is_reserved(entries.names),
+            "property {name!r} is reserved: RocketMQ sets it, or a column of its own does",
+        )
+    )
+    for column in (entries.names, entries.values):
+        inside: BadRows = {}
+        _check_separators("", column, inside)
+        mask = np.zeros(len(column), dtype=np.bool_)
+        mask[list(inside)] = True
+        problems.append((mask, "property {name!r} contains 0x01 or 0x02: take them out"))
+    if not any(mask.any() for mask, _ in problems):
+        return
+    rows = entries.rows()
+    for mask, sentence in problems:
+        for entry in np.flatnonzero(mask).tolist():
+            name = (entries.names[entry].as_py() or b"").decode(errors="replace")
+            bad.setdefault(int(rows[entry]), sentence.format(name=name))
