@@ -41,7 +41,8 @@ def java_string_hash(text: str) -> int:
         units = unpack(f">{len(data) // 2}H", data)
     length = len(units)
     if length <= _BLOCK:
-        return ((sum(map(mul, units, _BY_LENGTH[length])) + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+        total: int = sum(map(mul, units, _BY_LENGTH[length]))
+        return ((total + 0x80000000) & 0xFFFFFFFF) - 0x80000000
     # The odd rest comes first, so that all further blocks are whole.
     start = length % _BLOCK
     total = sum(map(mul, units, _BY_LENGTH[start]))
