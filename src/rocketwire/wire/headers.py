@@ -2,7 +2,7 @@
 
 One function per request gives its ext fields by Java's names, all as text; fields that are None or
 empty are left out, because a binary header can't tell empty from absent. What to ask for is decided
-in ``core``. The JSON bodies that go with them are made in ``client_bodies``, and offered here, too.
+in ``core``. The JSON bodies that go with them are made in ``client_bodies``.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from rocketwire.errors import RemoteProtocolError
-from rocketwire.wire.client_bodies import ConsumerData as ConsumerData
-from rocketwire.wire.client_bodies import Subscription as Subscription
-from rocketwire.wire.client_bodies import decode_consumer_list as decode_consumer_list
-from rocketwire.wire.client_bodies import decode_lock_reply as decode_lock_reply
-from rocketwire.wire.client_bodies import heartbeat_body as heartbeat_body
-from rocketwire.wire.client_bodies import lock_body as lock_body
+from rocketwire.wire import client_bodies as _bodies
 from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.properties import Property
 
 DEFAULT_TOPIC: Final = "TBW102"
 DEFAULT_REGION: Final = "DefaultRegion"
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+
+# Offered here, too: whoever makes a request needs its fields and its body together.
+ConsumerData = _bodies.ConsumerData
+Subscription = _bodies.Subscription
+heartbeat_body = _bodies.heartbeat_body
+lock_body = _bodies.lock_body
+decode_lock_reply = _bodies.decode_lock_reply
+decode_consumer_list = _bodies.decode_consumer_list
 
 
 def _ext(**fields: str | int | bool | None) -> dict[str, str]:
