@@ -10,27 +10,21 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from rocketwire.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from rocketwire.wire.codes import SystemFlag
 
-Compression = Literal["zlib", "lz4", "zstd"]
-
 #: RocketMQ's numbers for the kinds. Clients before 4.9.4 leave 0 there and mean zlib.
-_TYPES: Final[dict[str, int]] = {"lz4": 1, "zstd": 2, "zlib": 3}
+_TYPES: Final[dict[str, int]] = {"zlib": 3, "lz4": 1, "zstd": 2}
+KINDS: Final[tuple[str, ...]] = tuple(_TYPES)
 _TYPE_SHIFT: Final = 8
 #: zstd's largest ordinary window (level 19). Larger ones are the mark of level 20 to 22, whose
 #: decoder needs up to 128 MiB whatever the size of the message.
 _ZSTD_WINDOW: Final = 8 * 1024 * 1024
 
 
-def system_flag(kind: Compression) -> int:
-    """The bits that tell a reader that a body is compressed, and how."""
-    return SystemFlag.COMPRESSED | _TYPES[kind] << _TYPE_SHIFT
-
-
-def compress(body: bytes, kind: Compression = "zlib", level: int = 5) -> tuple[bytes, int]:
+def compress(body: bytes, kind: str = "zlib", level: int = 5) -> tuple[bytes, int]:
     """The smaller body and the system-flag bits to send with it.
 
     ``level`` means what it means to zlib and zstd; lz4 ignores it, as Java does.
@@ -41,11 +35,15 @@ def compress(body: bytes, kind: Compression = "zlib", level: int = 5) -> tuple[b
     if kind == "zlib":
         if not -1 <= level <= 9:
             raise ConfigError(f"compression level {level} is not one of zlib's: use 0 to 9")
-        return zlib.compress(body, level), 0x301
+        return zlib.compress(body, level), _flag(kind)
     packer = _PACKERS.get(kind)
     if packer is None:
-        raise ConfigError(f"compression {kind!r} is unknown: use one of {', '.join(_TYPES)}")
-    return packer(body, level), system_flag(kind)
+        raise ConfigError(f"compression {kind!r} is unknown: use one of {', '.join(KINDS)}")
+    return packer(body, level), _flag(kind)
+
+
+def _flag(kind: str) -> int:
+    return SystemFlag.COMPRESSED | _TYPES[kind] << _TYPE_SHIFT
 
 
 def _pack_lz4(body: bytes, _level: int) -> bytes:
