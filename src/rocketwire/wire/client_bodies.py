@@ -9,7 +9,7 @@ from typing import Any, Final
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.java_hash import java_string_hash
-from rocketwire.wire.lenient_json import dumps, loads, pairs
+from rocketwire.wire.lenient_json import dumps, loads, pairs, shown
 
 ALL_TAGS: Final = "*"
 
@@ -118,7 +118,7 @@ def decode_queue(value: Any) -> MessageQueue:
         topic, broker, number = value.get("topic"), value.get("brokerName"), value.get("queueId")
         if isinstance(topic, str) and isinstance(broker, str) and type(number) is int:
             return MessageQueue(topic, broker, number)
-    raise RemoteProtocolError(f"expected a queue, found {value!r:.80}")
+    raise RemoteProtocolError(f"expected a queue, found {shown(value)}")
 
 
 def decode_lock_reply(body: bytes | memoryview) -> frozenset[MessageQueue]:
@@ -171,14 +171,14 @@ def _stats(value: Any) -> QueueStats:
     names = ("minOffset", "maxOffset", "lastUpdateTimestamp")
     numbers = [value.get(name) for name in names] if isinstance(value, dict) else [None]
     if not all(type(number) is int for number in numbers):
-        raise RemoteProtocolError(f"expected the offsets of a queue, found {value!r:.80}")
+        raise RemoteProtocolError(f"expected the offsets of a queue, found {shown(value)}")
     return QueueStats(*numbers)
 
 
 def _object(body: bytes | memoryview) -> dict[str, Any]:
     value = loads(body)
     if not isinstance(value, dict):
-        raise RemoteProtocolError(f"expected a JSON object, found {type(value).__name__}")
+        raise RemoteProtocolError(f"expected a JSON object, found {shown(value)}")
     return value
 
 

@@ -40,7 +40,16 @@ def pairs(value: Any) -> list[tuple[Any, Any]]:
         return list(value.items())
     if isinstance(value, Pairs):
         return value
-    raise RemoteProtocolError(f"expected a JSON object, found {type(value).__name__}")
+    raise RemoteProtocolError(f"expected a JSON object, found {shown(value)}")
+
+
+def shown(value: Any) -> str:
+    """A value for an error's text: never long, and never deep, whatever a peer sent."""
+    if isinstance(value, (dict, Pairs)):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    return json.dumps(value[:40] if isinstance(value, str) else value)
 
 
 def loads(data: bytes | bytearray | memoryview | str, *, limit: int = MAX_SIZE) -> Any:

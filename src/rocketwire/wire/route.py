@@ -14,7 +14,7 @@ from typing import Any, Final
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.codes import Permission
-from rocketwire.wire.lenient_json import dumps, loads
+from rocketwire.wire.lenient_json import dumps, loads, shown
 
 MASTER_ID: Final = 0
 #: Java takes any number; a name server that is not one could name two thousand million queues.
@@ -260,7 +260,10 @@ def _mapping(item: Any) -> QueueMapping:
         _number(data, "totalQueues", MAX_QUEUES_PER_BROKER),
         _text(data, "bname"),
         _number(data, "epoch", 2**63 - 1),
-        {_id(name): _number(current, name, MAX_QUEUES_PER_BROKER) for name in current},
+        {
+            _id(name, MAX_QUEUES_PER_BROKER): _number(current, name, MAX_QUEUES_PER_BROKER)
+            for name in current
+        },
     )
 
 
@@ -297,15 +300,14 @@ def _checked(value: Any, name: str) -> str:
 def _number(data: Mapping[str, Any], name: str, limit: int) -> int:
     value = data.get(name)
     if type(value) is not int or not 0 <= value <= limit:
-        raise RemoteProtocolError(f"{name} of a route is {value!r:.40}: 0 to {limit} expected")
+        raise RemoteProtocolError(f"{name} of a route is {shown(value)}: 0 to {limit} expected")
     return value
 
 
-def _id(text: str) -> int:
+def _id(text: str, limit: int = 2**63 - 1) -> int:
     # At most 19 digits fit into the int64 that a broker id is.
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 19):
-        raise RemoteProtocolError(f"{text[:40]!r} in a route is not a number")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19) or int(text) > limit:
+        raise RemoteProtocolError(f"key {text[:40]!r} in a route is not a number up to {limit}")
     return int(text)
 
 

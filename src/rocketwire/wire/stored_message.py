@@ -20,7 +20,7 @@ from rocketwire.message import MessageQueue, StoredMessage, utc_from_ms
 from rocketwire.wire.batch import decode_batch
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.compression import decompress
-from rocketwire.wire.message_id import host_bytes, host_text, offset_message_id
+from rocketwire.wire.message_id import host_bytes, host_text
 from rocketwire.wire.properties import (
     MAX_PROPERTIES_BYTES,
     SYSTEM,
@@ -95,10 +95,8 @@ class Record:
     @property
     def offset_message_id(self) -> str:
         """The offset id: where the record lies."""
-        packed = pack_host(self.store_host)
-        return offset_message_id(
-            packed[:-4], int.from_bytes(packed[-4:], "big", signed=True), self.physical_offset
-        )
+        place = self.physical_offset.to_bytes(8, "big", signed=True)
+        return (pack_host(self.store_host) + place).hex().upper()
 
 
 @lru_cache(maxsize=1024)
@@ -109,7 +107,7 @@ def pack_host(text: str) -> bytes:
         LocalProtocolError: the text is not an address with a port.
     """
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 0x7FFFFFFF:
+    if not colon or not port.isdecimal() or len(port) > 10 or int(port) > 0xFFFFFFFF:
         raise LocalProtocolError(f"{text!r} is not an address: write ip:port or [ip]:port")
     return host_bytes(host) + int(port).to_bytes(4, "big")
 
@@ -264,9 +262,11 @@ def _topic_length(buffer: Buffer, topic_at: int, width: int) -> int:
     return length
 
 
-def _blank(size: int, left: int, position: int) -> Record:
-    if not 8 <= size <= left:
-        raise _broken(position, f"it is a blank of {size} bytes where {left} are left")
+def _blank(size: int, left: int, position: int) -> Record | None:
+    if size < 8:
+        raise _broken(position, f"it is a blank of {size} bytes")
+    if size > left:
+        return None
     return Record(size, MAGIC_BLANK, 0, 0, 0, 0, 0, 0, 0, "", 0, "", 0, 0, b"", "", b"")
 
 
@@ -274,7 +274,7 @@ def _broken(position: int, why: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"stored record at byte {position} is broken: {why}")
 
 
-def unwrap_inner_batch(record: Record) -> list[Record]:
+def unwrap_inner_batch(record: Record, *, limit: int = MAX_BODY) -> list[Record]:
     """The messages in a record that holds a whole batch; the record itself when it does not.
 
     Offsets count from the property INNER_BASE, or from the record's own. How many there are is told
@@ -283,7 +283,7 @@ def unwrap_inner_batch(record: Record) -> list[Record]:
     if record.system_flag & _INNER != _INNER:
         return [record]
     base = _number(record.properties.get(Property.INNER_BASE), record.queue_offset)
-    body = decompress(record.body, record.system_flag, MAX_BODY)
+    body = decompress(record.body, record.system_flag, limit)
     system_flag = record.system_flag & ~(_INNER | SystemFlag.COMPRESSED)
     return [
         Record(
@@ -296,11 +296,19 @@ def unwrap_inner_batch(record: Record) -> list[Record]:
     ]  # fmt: skip
 
 
-def to_stored_message(record: Record, *, broker: str, offset_delta: int = 0) -> StoredMessage:
+def to_stored_message(
+    record: Record, *, broker: str, offset_delta: int = 0, limit: int = MAX_BODY
+) -> StoredMessage:
     """What a user gets for a record: own properties only, the body whole again.
 
     System properties that make no sense are taken as absent: a message must be readable whoever
     wrote it.
+
+    Args:
+        record: what was stored.
+        broker: the name of the broker that gave it.
+        offset_delta: added to the offset, as a pull's reply may ask.
+        limit: the largest body to make whole again.
 
     Raises:
         RemoteProtocolError: the body can't be made whole, or a time is beyond any calendar.
@@ -317,7 +325,7 @@ def to_stored_message(record: Record, *, broker: str, offset_delta: int = 0) -> 
         ) from None
     return StoredMessage(
         topic=record.topic,
-        body=decompress(record.body, record.system_flag, MAX_BODY),
+        body=decompress(record.body, record.system_flag, limit),
         tags=properties.get(Property.TAGS),
         keys=properties.get(Property.KEYS),
         properties={
