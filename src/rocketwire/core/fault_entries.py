@@ -1,0 +1,247 @@
+"""What is known of each broker, and of each attempt under way.
+
+Only records live here, and the questions that can be answered from one record alone. Verdicts
+are the judges' (``fault_judgement``, ``fault_presets``); locking and who is told are the table's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+State: TypeAlias = Literal["usable", "isolated", "trial"]
+Cause: TypeAlias = Literal["", "slow", "failed", "busy"]
+
+NEVER: Final = -math.inf
+FOREVER: Final = math.inf
+
+
+class RandomSource(Protocol):
+    """What is needed of a random generator."""
+
+    def random(self) -> float:
+        """A number from 0 up to 1."""
+
+
+class Watch:
+    """What the hot path looks at instead of the brokers.
+
+    ``version`` changes whenever the set of brokers that may be chosen changes; before ``at`` no
+    passing of time can change it. Who keeps a list made at one version may use it until then.
+    """
+
+    __slots__ = ("at", "lock", "patience", "version")
+
+    def __init__(self, lock: AbstractContextManager[Any], patience: float) -> None:
+        self.lock = lock
+        self.patience = patience
+        self.version = 0
+        self.at = FOREVER
+
+
+class Entry:
+    """One broker's record. It changes only under the table's lock."""
+
+    __slots__ = (
+        "allow_per_byte", "calm", "cause", "epoch", "expected", "failures", "flights", "good_since",
+        "in_words", "last_isolation", "last_latency", "last_wait", "name", "probe_at",
+        "probe_epoch", "probe_since", "probe_wait", "proof", "reachable", "recent", "record",
+        "samples", "since", "slow_since", "smoothed", "state", "steady_told", "suspect",
+        "trial_at", "trial_flight", "trial_good", "until", "verdict_at", "watch",
+    )  # fmt: skip
+
+    def __init__(self, name: str, watch: Watch, *, window: int, since: float) -> None:
+        self.name = name
+        self.watch = watch
+        self.expected = 0.0
+        self.allow_per_byte = 0.0
+        self.state: State = "usable"
+        #: Nothing about this broker needs thought when a quick answer arrives.
+        self.calm = False
+        #: Attempts carry the epoch in which they began; one of another epoch proves nothing.
+        self.epoch = 0
+        self.since = since
+        self.until = NEVER
+        self.cause: Cause = ""
+        self.in_words = ""
+        self._start_measuring(window)
+        self._start_record()
+
+    def _start_measuring(self, window: int) -> None:
+        #: Written and unanswered, oldest first: dictionaries keep their order.
+        self.flights: dict[Flight, None] = {}
+        #: Requests written before this moment are no ground for suspicion any more.
+        self.proof = NEVER
+        self.suspect = False
+        self.smoothed = 0.0
+        self.samples = 0
+        self.last_latency: float | None = None
+        self.last_wait = 0.0
+        self.recent: deque[float] = deque(maxlen=window)
+        self.failures = 0
+
+    def _start_record(self) -> None:
+        self.record = 0
+        self.good_since = 0
+        self.verdict_at = NEVER
+        self.last_isolation = 0.0
+        self.trial_flight: Flight | None = None
+        self.trial_good = 0
+        self.trial_at = FOREVER
+        self.probe_at = FOREVER
+        self.probe_since = FOREVER
+        self.probe_wait = 0.0
+        self.probe_epoch: int | None = None
+        self.slow_since: float | None = None
+        self.steady_told = False
+        self.reachable = True
+
+    @property
+    def candidate(self) -> bool:
+        """Whether a send may choose this broker while there is a choice."""
+        if self.state == "usable":
+            return not self.suspect
+        return self.state == "trial" and self.trial_flight is None
+
+    def oldest(self) -> Flight | None:
+        """The oldest request that awaits its answer and that no later answer has excused."""
+        proof = self.proof
+        for flight in self.flights:
+            if flight.written_at >= proof:
+                return flight
+        return None
+
+    def feed(self, latency: float, weight: float) -> None:
+        """Let an answer into the smoothed latency."""
+        if self.samples:
+            self.smoothed += weight * (latency - self.smoothed)
+        else:
+            self.smoothed = latency
+        self.samples += 1
+
+
+class Flight:
+    """One attempt. It is ended by exactly one call of the table."""
+
+    __slots__ = ("allowance", "began", "entry", "epoch", "written_at")
+
+    def __init__(self, entry: Entry, began: float) -> None:
+        self.entry = entry
+        self.epoch = entry.epoch
+        self.began = began
+        self.written_at = NEVER
+        self.allowance = 0.0
+
+    @property
+    def broker(self) -> str:
+        """The broker that it goes to."""
+        return self.entry.name
+
+    def written(self, now: float, unanswered: int) -> None:
+        """The request was handed to a connected socket (``effects.Flight``)."""
+        entry = self.entry
+        watch = entry.watch
+        with watch.lock:
+            if self.written_at != NEVER:
+                # Written again on a fresh connection: it is the youngest now.
+                entry.flights.pop(self, None)
+            self.written_at = now
+            self.allowance = entry.expected + unanswered * entry.allow_per_byte
+            entry.flights[self] = None
+            watch.at = min(watch.at, now + watch.patience)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHealth:
+    """What the fault table holds of one broker, at one moment.
+
+    ``since`` and ``until`` are on the client's monotonic clock; ``until`` is None unless the
+    broker is isolated. ``why`` is a sentence, empty while all is well. Latencies are seconds as
+    they were measured, before any allowance; the quantiles are over the most recent answers.
+    ``record`` counts the verdicts that are not yet forgiven.
+    """
+
+    broker: str
+    state: Literal["usable", "isolated", "trial", "suspect"]
+    since: float
+    until: float | None
+    why: str
+    last_latency: float | None
+    smoothed: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    in_flight: int
+    failures: int
+    record: int
+
+
+def health_of(entry: Entry, now: float) -> BrokerHealth:
+    """A broker's record as users see it."""
+    state = "suspect" if entry.state == "usable" and entry.suspect else entry.state
+    recent = sorted(entry.recent)
+    return BrokerHealth(
+        broker=entry.name,
+        state=state,
+        since=entry.since,
+        until=entry.until if entry.state == "isolated" else None,
+        why=_why(entry, now),
+        last_latency=entry.last_latency,
+        smoothed=entry.smoothed if entry.samples else None,
+        p50=_quantile(recent, 0.5),
+        p90=_quantile(recent, 0.9),
+        p99=_quantile(recent, 0.99),
+        in_flight=len(entry.flights),
+        failures=entry.failures,
+        record=entry.record,
+    )
+
+
+def _why(entry: Entry, now: float) -> str:
+    if entry.state == "isolated":
+        parts = [entry.in_words, f"since {brief(now - entry.since)}"]
+        if entry.probe_epoch is not None:
+            parts.append("being probed now")
+        elif entry.probe_at < FOREVER:
+            parts.append(f"next probe in {brief(max(0.0, entry.probe_at - now))}")
+        elif entry.until > now:
+            parts.append(f"back in {brief(entry.until - now)}")
+        return ", ".join(parts)
+    if entry.state == "trial":
+        return f"on trial after: {entry.in_words}" if entry.in_words else "on trial: new address"
+    oldest = entry.oldest()
+    if entry.suspect and oldest is not None:
+        return f"no answer for {brief(now - oldest.written_at)}"
+    return ""
+
+
+def _quantile(ordered: list[float], part: float) -> float | None:
+    if not ordered:
+        return None
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def median(values: Iterable[float]) -> float | None:
+    """The middle of some numbers; None of none."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    half = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[half]
+    return (ordered[half - 1] + ordered[half]) / 2
+
+
+def in_ms(seconds: float) -> str:
+    """A latency in words: ``302 ms``, ``1.4 ms``."""
+    ms = seconds * 1000
+    return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.1f} ms"
+
+
+def brief(seconds: float) -> str:
+    """A span of time in words: ``4 s``, ``0.4 s``."""
+    return f"{seconds:.0f} s" if seconds >= 2 else f"{seconds:.1f} s"
