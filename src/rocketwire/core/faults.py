@@ -241,17 +241,23 @@ class FaultTable:
 
     # ------------------------------------------------------------------ probing
 
-    def next_probe_at(self) -> float:
-        """The moment at which the next probe is due; infinity when nobody is to be probed."""
+    def next_probe_at(self) -> float | None:
+        """The moment at which the next probe is due; None when nobody is to be probed."""
         with self._lock:
             waiting = [e.probe_at for e in self._entries.values() if self._may_probe(e)]
-        return min(waiting, default=FOREVER)
+        return min(waiting, default=None)
 
     def probe_due(self, now: float) -> list[str]:
-        """The brokers to be probed now, each by one request within ``policy.probe_timeout``."""
+        """The brokers to be probed now, each by one request within ``policy.probe_timeout``.
+
+        A broker that was named is due again only after a ``probe_interval``, even if nobody says
+        ``probe_started``, so that a background which can't probe it does not spin.
+        """
         with self._lock:
-            entries = self._entries.values()
-            return [e.name for e in entries if self._may_probe(e) and now >= e.probe_at]
+            due = [e for e in self._entries.values() if self._may_probe(e) and now >= e.probe_at]
+            for entry in due:
+                entry.probe_at = now + self.policy.probe_interval
+        return [entry.name for entry in due]
 
     def probe_started(self, broker: str) -> None:
         """A probe is under way; until it is finished the broker is not due again."""
@@ -260,13 +266,19 @@ class FaultTable:
             if entry is not None:
                 entry.probe_epoch = entry.epoch
 
-    def probe_finished(self, broker: str, now: float, latency: float, good: bool) -> None:  # noqa: FBT001  one probe, one verdict
+    def probe_finished(
+        self,
+        broker: str,
+        now: float,
+        latency: float | None,
+        good: bool,  # noqa: FBT001  one probe, one verdict
+    ) -> None:
         """A probe came to its end.
 
         Args:
             broker: whom it asked.
             now: when it was over.
-            latency: seconds from writing it to reading the answer.
+            latency: seconds from writing it to reading the answer; None if there was none.
             good: whether any answer came in time, other than the codes 2, 14 and 215.
         """
         with self._lock:
@@ -276,7 +288,7 @@ class FaultTable:
             current = entry.probe_epoch == entry.epoch and self._judge.wants_probe(entry)
             entry.probe_epoch = None
             if current:
-                self._judge.probed(entry, now, latency, good=good)
+                self._judge.probed(entry, now, latency or 0.0, good=good)
             notices = self._take_notices()
         self._tell(notices)
 

@@ -144,6 +144,27 @@ def pins(selector: Selector) -> bool:
     return bool(getattr(selector, "pins", True))
 
 
+def resolve_selector(selector: Selector | str | None) -> Selector:
+    """The selector that a setting or an argument means: itself, its name, or None for the default.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if selector is None:
+        return best_queue
+    if isinstance(selector, str):
+        # Its names include selectors that need a random generator, which core may not import.
+        from rocketwire.selectors import named
+
+        return named(selector)
+    if not callable(selector):
+        raise ConfigError(
+            f"selector is {selector!r}: give a callable (queues, message, argument) -> "
+            "MessageQueue, or the name of one in rocketwire.selectors"
+        )
+    return selector
+
+
 def prefer_untried(
     queues: tuple[MessageQueue, ...], failed: Sequence[str]
 ) -> tuple[MessageQueue, ...]:
