@@ -1,0 +1,180 @@
+"""Pull bodies as record batches. Only the columns asked for are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketwire.columns.buffers import Bytes, Int64s, from_matrix, gather_slices
+from rocketwire.columns.ids import hex_matrix
+from rocketwire.columns.property_columns import Included, PropertyTable, TextError
+from rocketwire.columns.records import PullBody, Records, locate, window
+from rocketwire.columns.schema import READ_SCHEMA, ROW_ID_PROPERTY, TIMESTAMP
+from rocketwire.wire.codes import SystemFlag
+from rocketwire.wire.properties import Property
+
+#: Bytes that are decoded in one go; far below Arrow's 31 bits, and kind to the cache.
+_GROUP_BYTES: Final = 8 * 1024 * 1024
+#: Microseconds of a timestamp must fit into 64 bits, however odd the milliseconds are.
+_FAR_MS: Final = (2**63 - 1) // 1000
+
+_PROPERTY_COLUMNS: Final = {
+    "messageId": Property.UNIQ_KEY,
+    "rowId": ROW_ID_PROPERTY,
+    "tags": Property.TAGS,
+    "keys": Property.KEYS,
+    "shardingKey": Property.SHARDING_KEY,
+}
+
+
+class RecordDecoder:
+    """Makes record batches of one schema from pull bodies.
+
+    Args:
+        schema: which columns, in which order; a part of ``READ_SCHEMA``.
+        properties: which properties the column ``properties`` holds.
+        tags: keep only rows with one of these tags. Brokers filter by hash code, so a row with
+            another tag of the same code may have come along.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema = READ_SCHEMA,
+        *,
+        properties: Included = "user",
+        tags: Iterable[str] | None = None,
+    ) -> None:
+        self.schema = schema
+        self._properties: Included = properties
+        self._tags = None if tags is None else pa.array(sorted(set(tags)), pa.string())
+        names = set(schema.names)
+        self._parses = bool(names & {*_PROPERTY_COLUMNS, "properties"}) or self._tags is not None
+
+    def decode(self, bodies: Iterable[PullBody]) -> Iterator[pa.RecordBatch]:
+        """One batch for each few megabytes of bodies; batches without rows are left out."""
+        for group in _groups(bodies):
+            batch = self._decode_group(group)
+            if batch.num_rows:
+                yield batch
+
+    def _decode_group(self, bodies: Sequence[PullBody]) -> pa.RecordBatch:
+        found = locate(bodies)
+        table = None
+        if self._parses:
+            try:
+                table = _parse(found)
+            except TextError:
+                found = locate(bodies, mend_text=True)
+                table = _parse(found)
+        columns = _Columns(found, bodies, table, self._properties)
+        batch = pa.RecordBatch.from_arrays(
+            [columns.make(name) for name in self.schema.names], schema=self.schema
+        )
+        if self._tags is not None and table is not None:
+            batch = batch.filter(pc.is_in(table.column(Property.TAGS), value_set=self._tags))
+        return batch
+
+
+def _groups(bodies: Iterable[PullBody]) -> Iterator[list[PullBody]]:
+    group: list[PullBody] = []
+    size = 0
+    for part in bodies:
+        if group and size + len(part.body) > _GROUP_BYTES:
+            yield group
+            group, size = [], 0
+        if part.body:
+            group.append(part)
+            size += len(part.body)
+    if group:
+        yield group
+
+
+def _parse(found: Records) -> PropertyTable:
+    return PropertyTable(
+        gather_slices(found.data, found.properties_start, found.properties_end, pa.binary())
+    )
+
+
+class _Columns:
+    """The columns of one group of bodies, each made when asked for."""
+
+    def __init__(
+        self,
+        found: Records,
+        bodies: Sequence[PullBody],
+        table: PropertyTable | None,
+        included: Included,
+    ) -> None:
+        self._found = found
+        self._bodies = bodies
+        self._table = table
+        self._included: Included = included
+        self._makers: dict[str, Callable[[], Any]] = {
+            "topic": lambda: self._per_body([part.queue.topic for part in bodies]),
+            "broker": lambda: self._per_body([part.queue.broker for part in bodies]),
+            "queueId": lambda: _numbers(found.fixed["queue_id"], pa.int32()),
+            "queueOffset": lambda: _numbers(found.queue_offset, pa.int64()),
+            "body": lambda: gather_slices(
+                found.data, found.body_start, found.body_end, pa.binary()
+            ),
+            "bornTimestamp": lambda: _moments(found.fixed["born_ms"]),
+            "storeTimestamp": lambda: _moments(found.store_ms),
+            "reconsumeTimes": lambda: _numbers(found.reconsume_times, pa.int32()),
+            "flag": lambda: _numbers(found.fixed["flag"], pa.int32()),
+            "messageId": self._message_ids,
+        }
+
+    def make(self, name: str) -> Any:
+        maker = self._makers.get(name)
+        if maker is not None:
+            return maker()
+        assert self._table is not None  # every other column comes from the properties
+        if name == "properties":
+            return self._table.mapping(self._included)
+        return self._table.column(_PROPERTY_COLUMNS[name])
+
+    def _per_body(self, values: list[str]) -> Any:
+        """A column that is constant within each body."""
+        if len(set(values)) == 1:
+            return pa.repeat(pa.scalar(values[0], pa.string()), len(self._found))
+        return pa.array(values, pa.string()).take(pa.array(self._found.source))
+
+    def _message_ids(self) -> Any:
+        assert self._table is not None
+        unique = self._table.column(Property.UNIQ_KEY)
+        if unique.null_count == 0:
+            return unique
+        return pc.coalesce(unique, _offset_ids(self._found))
+
+
+def _numbers(values: Any, kind: pa.DataType) -> Any:
+    # From the wire's byte order to this machine's.
+    return pa.array(np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")), kind)
+
+
+def _moments(milliseconds: Any) -> Any:
+    native = np.clip(milliseconds.astype(np.int64), -_FAR_MS, _FAR_MS)
+    return pa.array(native * 1000, pa.int64()).view(TIMESTAMP)
+
+
+def _offset_ids(found: Records) -> Any:
+    """Ids made of the store host and the place in the commit log, for messages without one."""
+    wide = (found.fixed["system_flag"] & SystemFlag.STORE_HOST_V6) != 0
+    short = _hex_ids(found, found.store_host_start, 8)
+    if not wide.any():
+        return short
+    # A record is long enough for the wide window, whichever host it has: 64 + 20 < 91.
+    return pc.if_else(pa.array(wide), _hex_ids(found, found.store_host_start, 20), short)
+
+
+def _hex_ids(found: Records, host_start: Int64s, width: int) -> Any:
+    data = np.frombuffer(found.data, dtype=np.uint8)
+    raw: Bytes = np.empty((len(found), width + 8), dtype=np.uint8)
+    raw[:, :width] = window(data, width)[host_start]
+    offsets = np.ascontiguousarray(found.fixed["physical_offset"])
+    raw[:, width:] = offsets.view(np.uint8).reshape(len(found), 8)
+    return from_matrix(hex_matrix(raw)).view(pa.string())
