@@ -235,6 +235,13 @@ class FaultTable:
         """Whether any of these except one is usable; an attempt is capped only then."""
         return any(name != broker and self.usable(name, now) for name in brokers)
 
+    def state_of(self, broker: str) -> str:
+        """In one word what the table thinks of a broker, for telemetry."""
+        entry = self._entries.get(broker)
+        if entry is None:
+            return "usable"
+        return "suspect" if entry.state == "usable" and entry.suspect else entry.state
+
     def reachable(self, broker: str) -> bool:
         """What Java 5's detector says; always True without one."""
         return self._known(broker).reachable

@@ -1,0 +1,53 @@
+# Each target makes its own virtual environment when it is missing. Nothing is needed but
+# Python 3.11 or later, make and git.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+
+.PHONY: help setup demo test check format bench docs clean
+
+help:
+	@echo "make demo    set everything up and run the whole story on an embedded cluster"
+	@echo "make test    set everything up and run the tests"
+	@echo "make check   linters, types, import rules"
+	@echo "make bench   speed, as ratios in one run"
+	@echo "make docs    build the documentation into site/"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.11")'
+	@echo "Setting up $(VENV): downloads about 600 MB once (PySpark and Java are the largest), takes a few minutes."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[dev,docs]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/rocketwire demo $(DEMO_ARGS)
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff check src tests bench tools
+	$(BIN)/ruff format --check src tests bench tools
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/check_sizes.py
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix src tests bench tools
+	$(BIN)/ruff format src tests bench tools
+
+bench: $(STAMP)
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+docs: $(STAMP)
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+clean:
+	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,477 @@
+"""Settings: one definition for code, mappings, environment variables, command line and Spark.
+
+Each setting is a field with a help text and a parser that accepts text, too. Names are compared
+without case, underscores and dashes, so that ``send_timeout``, ``sendTimeout`` and
+``ROCKETWIRE_SEND_TIMEOUT`` are one setting. What is wrong is refused here, once, with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+from rocketwire.errors import ConfigError
+from rocketwire.fault_policy import FaultPolicy
+
+AddressMap: TypeAlias = Mapping[str, str] | Callable[[str], str]
+
+#: Stands for "a third of the send timeout while tries are left".
+AUTO: Final = -1.0
+MIB: Final = 1024 * 1024
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+C = TypeVar("C", bound="ClientConfig")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Keys of an access-controlled cluster. They appear in no repr, log or error."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.access_key or not self.secret_key:
+            raise ConfigError("credentials need both an access key and a secret key")
+
+
+#: Keys, or a function that returns the keys to use now (for those that rotate).
+CredentialsSource: TypeAlias = Credentials | Callable[[], Credentials]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """How connections are encrypted. The server's name is verified unless ``verify`` is False."""
+
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify: bool = True
+    server_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.key_file and not self.cert_file:
+            raise ConfigError("tls: key_file without cert_file; give both for mutual TLS")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoBatch:
+    """Send messages that were submitted one by one in batches."""
+
+    linger: float = 0.005
+    size: int = 128 * 1024
+    messages: int = 1000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.linger <= 30:
+            raise ConfigError(f"auto_batch linger is {self.linger}: 0 to 30 seconds")
+        if not 1 <= self.size <= 4 * MIB:
+            raise ConfigError(f"auto_batch size is {self.size}: 1 byte to 4 MiB")
+        if self.messages < 1:
+            raise ConfigError(f"auto_batch messages is {self.messages}: at least 1")
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in {"true", "1", "yes", "on"}:
+        return True
+    if text in {"false", "0", "no", "off"}:
+        return False
+    raise ConfigError(f"{value!r} is neither true nor false")
+
+
+_UNITS: Final = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SIZES: Final = {"": 1, "b": 1, "k": 1024, "kb": 1024, "kib": 1024, "m": MIB, "mb": MIB, "mib": MIB}
+
+
+def seconds(value: object) -> float:
+    """A span of time: a number of seconds, or text such as ``500ms``, ``3s``, ``15m``."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*", str(value))
+    if found is None or found[2].lower() not in _UNITS:
+        raise ConfigError(f"{value!r} is no span of time: give seconds, or e.g. 500ms, 3s, 15m")
+    return float(found[1]) * _UNITS[found[2].lower()]
+
+
+def size(value: object) -> int:
+    """A number of bytes, or text such as ``4 MiB``."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = re.fullmatch(r"\s*([0-9]+)\s*([a-zA-Z]*)\s*", str(value))
+    if found is None or found[2].lower() not in _SIZES:
+        raise ConfigError(f"{value!r} is no size: give bytes, or e.g. 64k, 4MiB")
+    return int(found[1]) * _SIZES[found[2].lower()]
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool):
+        raise ConfigError(f"{value!r} is no number")
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ConfigError(f"{value!r} is no whole number") from None
+
+
+def _text(value: object) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def name_servers(value: object) -> tuple[str, ...]:
+    """Addresses from ``host:port;host:port`` (or commas) or from a list."""
+    parts = re.split(r"[;,\s]+", value) if isinstance(value, str) else _texts(value)
+    addresses = tuple(p.strip().removeprefix("http://").rstrip("/") for p in parts if p.strip())
+    for address in addresses:
+        check_address(address, "name_servers")
+    return addresses
+
+
+def _texts(value: object) -> list[str]:
+    if not isinstance(value, Iterable):
+        raise ConfigError(f"name_servers is {value!r}: give 'host:port;host:port' or a list")
+    items = list(value)
+    for item in items:
+        if not isinstance(item, str):
+            raise ConfigError(f"name_servers contains {item!r}: every address is text")
+    return items
+
+
+def check_address(address: str, what: str) -> tuple[str, int]:
+    """Host and port of ``host:port`` or ``[v6]:port``."""
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if (
+        not colon
+        or not host
+        or not port.isascii()
+        or not port.isdigit()
+        or not 0 < int(port) < 65536
+    ):
+        raise ConfigError(
+            f"{what} contains {address!r}: an address is host:port, e.g. 127.0.0.1:9876 or [::1]:9876"
+        )
+    return host, int(port)
+
+
+def _address_map(value: object) -> AddressMap | None:
+    if value is None or callable(value):
+        return value
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ConfigError(f"{value!r} is no JSON object of addresses") from None
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{value!r} is neither a mapping of addresses nor a function")
+    return {str(k): str(v) for k, v in value.items()}
+
+
+def _fault(value: object) -> FaultPolicy:
+    if isinstance(value, FaultPolicy):
+        return value
+    presets: dict[str, Callable[[], FaultPolicy]] = {
+        "default": FaultPolicy,
+        "on": FaultPolicy,
+        "java4": FaultPolicy.java4,
+        "java5": FaultPolicy.java5,
+        "off": FaultPolicy.off,
+    }
+    make = presets.get(str(value).strip().lower())
+    if make is None:
+        raise ConfigError(
+            f"{value!r} is no fault policy: default, java4, java5, off, or a FaultPolicy"
+        )
+    return make()
+
+
+def _credentials(value: object) -> CredentialsSource | None:
+    if value is None or isinstance(value, Credentials) or callable(value):
+        return value
+    raise ConfigError("give a Credentials, or a function that returns one")
+
+
+def _tls(value: object) -> Tls | None:
+    if value is None or isinstance(value, Tls):
+        return value
+    return Tls() if _flag(value) else None
+
+
+def _auto_batch(value: object) -> AutoBatch | None:
+    if value is None or isinstance(value, AutoBatch):
+        return value
+    if isinstance(value, Mapping):
+        return AutoBatch(**value)
+    return AutoBatch() if _flag(value) else None
+
+
+def _trace(value: object) -> str | None:
+    if value is None or isinstance(value, bool):
+        return "RMQ_SYS_TRACE_TOPIC" if value else None
+    text = str(value)
+    if text.lower() in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
+        return _trace(_flag(text))
+    return text
+
+
+def _choice(*allowed: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in allowed:
+            raise ConfigError(f"{value!r} is none of {', '.join(allowed)}")
+        return str(value)
+
+    return parse
+
+
+def _attempt_timeout(value: object) -> float | None:
+    if value is None or (isinstance(value, str) and value.strip().lower() in {"none", "off"}):
+        return None
+    if isinstance(value, str) and value.strip().lower() == "auto":
+        return AUTO
+    return seconds(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def option(default: Any, parse: Callable[[Any], Any], text: str, **more: Any) -> Any:
+    """A field with its parser and the words for the reference page."""
+    return field(default=default, metadata={"parse": parse, "help": text, **more})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What every client needs."""
+
+    name_servers: tuple[str, ...] = option((), name_servers, "host:port of each name server")
+    client_id: str | None = option(None, _text, "clients with one explicit id share an instance")
+    instance_name: str | None = option(None, _text, "the part of the client id after the address")
+    unit_name: str | None = option(None, _text, "a suffix of the client id")
+    namespace: str | None = option(None, _text, "namespace (v1), put before topics and groups")
+    namespace_v2: str | None = option(None, _text, "namespace (v2, since 5.2), sent beside names")
+    credentials: CredentialsSource | None = option(
+        None, _credentials, "keys, or a function giving them", secret=True
+    )
+    tls: Tls | None = option(None, _tls, "encrypt connections; the server's name is verified")
+    address_map: AddressMap | None = option(
+        None, _address_map, "advertised address -> address to use instead (mapping or function)"
+    )
+    header: str = option("binary", _choice("binary", "json"), "how request headers are written")
+    fault: FaultPolicy = field(
+        default_factory=FaultPolicy,
+        metadata={"parse": _fault, "help": "how slow and failing brokers are avoided"},
+    )
+    route_refresh: float = option(30.0, seconds, "how often routes are asked for again")
+    heartbeat_interval: float = option(30.0, seconds, "how often brokers get a heartbeat")
+    connect_timeout: float = option(3.0, seconds, "longest wait for a connection")
+    request_timeout: float = option(
+        3.0, seconds, "longest wait for routes, heartbeats, admin calls"
+    )
+    max_frame: int = option(16 * MIB, size, "largest frame accepted from a server")
+    hooks: tuple[object, ...] = option((), tuple, "objects that implement any of the hooks")
+    background: bool = option(True, _flag, "whether heartbeats, refresh and probes run")  # noqa: FBT003
+
+    def __post_init__(self) -> None:
+        for spec in dataclasses.fields(self):
+            try:
+                value = spec.metadata["parse"](getattr(self, spec.name))
+            except ConfigError as error:
+                raise ConfigError(_blame(spec.name, str(error))) from None
+            object.__setattr__(self, spec.name, value)
+        for name in ("route_refresh", "heartbeat_interval", "connect_timeout", "request_timeout"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}: it must be above zero")
+
+
+def _blame(name: str, text: str) -> str:
+    return text if text.startswith(name) else f"{name}: {text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """What a producer needs besides."""
+
+    group: str = option("rocketwire", str, "producer group")
+    send_timeout: float = option(3.0, seconds, "one deadline over all attempts of a send")
+    attempt_timeout: float | None = option(
+        AUTO, _attempt_timeout, "cap of one attempt while another broker is usable; None: no cap"
+    )
+    retries: int = option(2, _count, "further attempts of a blocking send")
+    async_retries: int = option(2, _count, "further attempts of a submitted or awaited send")
+    ordered_retries: int = option(
+        0, _count, "further attempts, on the same queue, of ordered sends"
+    )
+    retry_another_broker_when_not_stored: bool = option(
+        False,  # noqa: FBT003
+        _flag,
+        "whether a flush or replication time-out is tried elsewhere (may duplicate)",
+    )
+    compress_over: int = option(4096, size, "bodies from this size on are compressed; 0: never")
+    compression: str = option("zlib", _choice("zlib", "lz4", "zstd"), "how bodies are compressed")
+    compress_level: int = option(5, _count, "level of the compression")
+    max_message_size: int = option(4 * MIB, size, "largest body, before compression")
+    default_topic: str = option("TBW102", str, "the topic whose route serves unknown topics")
+    default_topic_queues: int = option(4, _count, "queues of a topic that is created on first use")
+    max_in_flight: int = option(10_000, _count, "messages submitted and not answered yet")
+    max_in_flight_bytes: int = option(64 * MIB, size, "their bodies together")
+    auto_batch: AutoBatch | None = option(None, _auto_batch, "send submitted messages in batches")
+    selector: Any = option(None, _same, "the default strategy: a selector, or its name")
+    trace: str | None = option(None, _trace, "send message traces (True, or a trace topic)")
+    status: str | None = option(None, _text, "a file in which a running producer shows its health")
+    telemetry: str | None = option(None, _text, "a folder that gets one JSON line per attempt")
+    shutdown_timeout: float = option(10.0, seconds, "how long shutdown waits for what is in flight")
+
+    def __post_init__(self) -> None:
+        super(ProducerConfig, self).__post_init__()
+        check_group(self.group)
+        for name in ("send_timeout", "max_in_flight", "max_message_size", "default_topic_queues"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}: it must be above zero")
+        for name in ("retries", "async_retries", "ordered_retries", "compress_over"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}: it can't be negative")
+        if (
+            self.attempt_timeout is not None
+            and self.attempt_timeout != AUTO
+            and self.attempt_timeout <= 0
+        ):
+            raise ConfigError(
+                f"attempt_timeout is {self.attempt_timeout}: above zero, None or 'auto'"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderConfig(ClientConfig):
+    """What a reader needs besides."""
+
+    group: str = option("rocketwire-reader", str, "the group under which it pulls")
+    pull_timeout: float = option(10.0, seconds, "longest wait for a pull without long polling")
+    read_ahead: int = option(4, _count, "pulls under way at once when a whole topic is read")
+
+    def __post_init__(self) -> None:
+        super(ReaderConfig, self).__post_init__()
+        check_group(self.group)
+
+
+def check_group(group: str) -> None:
+    """Refuse a group name that brokers would refuse."""
+    if not group or _NAME.fullmatch(group) is None:
+        raise ConfigError(f"group is {group!r}: letters, digits and % | _ - only, at least one")
+    if len(group) > 120:
+        raise ConfigError(f"group has {len(group)} characters: at most 120")
+    if group == "DEFAULT_PRODUCER":
+        raise ConfigError(
+            "group is 'DEFAULT_PRODUCER', which is reserved: choose a name of your own"
+        )
+
+
+def canonical(name: str) -> str:
+    """A setting's name without case and separators."""
+    return name.replace("_", "").replace("-", "").replace(".", "").lower()
+
+
+#: Settings that are several text options elsewhere.
+_SCATTERED: Final = {
+    "accesskey", "secretkey", "securitytoken", "credentialsfile",
+    "tlscafile", "tlscertfile", "tlskeyfile", "tlskeypassword", "tlsverify", "tlsservername",
+}  # fmt: skip
+
+
+def from_mapping(
+    cls: type[C],
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    mapping: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: Mapping[str, Any] | None = None,
+) -> C:
+    """Settings from all their sources: arguments, mapping, environment, file, strongest first.
+
+    Raises:
+        ConfigError: a name is unknown (the nearest known one is told) or a value is wrong.
+    """
+    known = {canonical(spec.name): spec.name for spec in dataclasses.fields(cls)}
+    values: dict[str, Any] = {}
+    for source in (file, _from_environment(environ, known), mapping, arguments):
+        if source:
+            values |= _recognise(source, known)
+    return cls(**gather(values, known))
+
+
+def _from_environment(
+    environ: Mapping[str, str] | None, known: Mapping[str, str]
+) -> dict[str, str]:
+    values: dict[str, str] = {}
+    if environ is None:
+        return values
+    if environ.get("NAMESRV_ADDR"):
+        values["nameservers"] = environ["NAMESRV_ADDR"]
+    for name, value in environ.items():
+        if name.startswith("ROCKETWIRE_") and value:
+            key = canonical(name.removeprefix("ROCKETWIRE_"))
+            if key in known or key in _SCATTERED:  # other programs may use the prefix, too
+                values[key] = value
+    return values
+
+
+def _recognise(source: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in source.items():
+        key = canonical(name)
+        if key not in known and key not in _SCATTERED:
+            near = difflib.get_close_matches(key, [*known, *_SCATTERED], n=1)
+            hint = f"; did you mean {known.get(near[0], near[0])}?" if near else ""
+            raise ConfigError(f"unknown setting {name!r}{hint}")
+        values[key] = value
+    return values
+
+
+def gather(values: dict[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    """Join the options that are one setting here, and give settings their own names."""
+    if values.get("credentialsfile") and not values.get("accesskey"):
+        values |= _read_credentials(str(values["credentialsfile"]))
+    if values.get("accesskey") or values.get("secretkey"):
+        values["credentials"] = Credentials(
+            str(values.get("accesskey") or ""),
+            str(values.get("secretkey") or ""),
+            _text(values.get("securitytoken")),
+        )
+    parts = {
+        key[3:]: values[key] for key in _SCATTERED if key.startswith("tls") and values.get(key)
+    }
+    if (
+        parts
+        and values.get("tls") not in {False, "false"}
+        and not isinstance(values.get("tls"), Tls)
+    ):
+        values["tls"] = Tls(
+            ca_file=parts.get("cafile"),
+            cert_file=parts.get("certfile"),
+            key_file=parts.get("keyfile"),
+            key_password=parts.get("keypassword"),
+            verify=_flag(parts.get("verify", True)),
+            server_name=parts.get("servername"),
+        )
+    return {known[key]: value for key, value in values.items() if key in known}
+
+
+def _read_credentials(path: str) -> dict[str, Any]:
+    try:
+        content = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"credentials_file {path!r} can't be read as JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"credentials_file {path!r} holds no JSON object")
+    names = {"accesskey", "secretkey", "securitytoken"}
+    return {canonical(k): v for k, v in content.items() if canonical(k) in names}

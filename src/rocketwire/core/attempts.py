@@ -1,0 +1,150 @@
+"""The story of one send: every attempt, what it taught, and what is told in the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rocketwire.core.encode import Outgoing
+from rocketwire.core.fault_entries import NEVER
+from rocketwire.core.faults import Flight
+from rocketwire.core.instance import Instance
+from rocketwire.core.retry import failure, outcome_of
+from rocketwire.core.stats import Counters
+from rocketwire.core.targets import SendTarget
+from rocketwire.errors import Attempt, Outcome, RocketMQError, SendFailedError
+from rocketwire.hooks import AttemptEvent, call_hooks
+from rocketwire.message import MessageQueue, SendResult, SendStatus
+from rocketwire.wire.codes import ResponseCode
+from rocketwire.wire.command import Reply
+from rocketwire.wire.headers import decode_send_reply
+
+_STATUS = {
+    ResponseCode.SUCCESS: SendStatus.OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+def read_result(reply: Reply, outgoing: Outgoing, target: SendTarget) -> SendResult:
+    """What a broker's answer says about where the message is.
+
+    Raises:
+        RemoteProtocolError: it does not say.
+    """
+    place = decode_send_reply(reply.ext)
+    queue = target.queue
+    if place.queue_id != queue.id:
+        queue = MessageQueue(queue.topic, queue.broker, place.queue_id)
+    is_batch = outgoing.is_batch
+    return SendResult(
+        status=_STATUS[reply.code],
+        message_id=place.batch_id or outgoing.message_id,
+        offset_message_id=place.offset_message_id,
+        queue=queue,
+        offset=place.queue_offset,
+        transaction_id=place.transaction_id,
+        region=place.region,
+        message_ids=outgoing.message_ids,
+        offset_message_ids=(
+            tuple(place.offset_message_id.split(",")) if is_batch else (place.offset_message_id,)
+        ),
+    )
+
+
+class AttemptLog:
+    """Collects the attempts of one send and reports each to statistics and hooks."""
+
+    __slots__ = ("_counters", "_instance", "_outgoing", "attempts", "error", "kept")
+
+    def __init__(self, instance: Instance, counters: Counters, outgoing: Outgoing) -> None:
+        self._instance = instance
+        self._counters = counters
+        self._outgoing = outgoing
+        self.attempts: list[Attempt] = []
+        #: What the last attempt failed with.
+        self.error: RocketMQError | None = None
+        #: A result that was stored less safely than asked for, in case nothing better comes.
+        self.kept: SendResult | None = None
+
+    def failed(
+        self, target: SendTarget, began: float, now: float, error: RocketMQError, flight: Flight
+    ) -> None:
+        """An attempt failed."""
+        self.error = error
+        outcome = outcome_of(error, written=flight.written_at != NEVER)
+        self.attempts.append(Attempt(target.queue, now - began, error, outcome))
+        self._counters.broke(target.broker)
+        if self._instance.hooks.after_attempt:
+            self._report(target, now - began, outcome.value, None, str(error))
+
+    def stored(self, target: SendTarget, began: float, now: float, result: SendResult) -> None:
+        """An attempt was stored."""
+        self._counters.answered(target.broker, now - began)
+        if self._instance.hooks.after_attempt:
+            self._report(target, now - began, "stored", result.offset, None)
+
+    def cancelled(self, target: SendTarget, began: float, flight: Flight) -> None:
+        """The send was given up by its caller during an attempt."""
+        if self._instance.hooks.after_attempt:
+            was_written = flight.written_at != NEVER
+            outcome = Outcome.MAYBE_STORED if was_written else Outcome.NOT_SENT
+            elapsed = self._instance.clock() - began
+            self._report(target, elapsed, outcome.value, None, "cancelled")
+
+    def written(self, target: SendTarget, began: float, now: float) -> None:
+        """A oneway message was handed over."""
+        if self._instance.hooks.after_attempt:
+            self._report(target, now - began, "oneway", None, None)
+
+    def keep(self, result: SendResult, latency: float) -> None:
+        """Remember a result that is to be bettered on another broker."""
+        self.kept = self.kept or result
+        self.attempts.append(Attempt(result.queue, latency, None, Outcome.MAYBE_STORED))
+
+    def finish(self, result: SendResult) -> SendResult:
+        """The result as the user gets it."""
+        counters = self._counters
+        counters.sent += 1
+        counters.messages += len(self._outgoing.messages)
+        counters.bytes += len(self._outgoing.body)
+        if not self.attempts:
+            return result
+        attempts = tuple(self.attempts)
+        duplicate = any(a.outcome is Outcome.MAYBE_STORED for a in attempts)
+        counters.maybe_duplicates += duplicate
+        return replace(result, attempts=attempts, maybe_duplicate=duplicate)
+
+    def give_up(self, began: float, deadline: float, cause: Exception | None) -> SendFailedError:
+        """The error as the user gets it."""
+        self._counters.failed += 1
+        now = self._instance.clock()
+        return failure(self.attempts, now - began, deadline_passed=now >= deadline, cause=cause)
+
+    def _report(
+        self,
+        target: SendTarget,
+        latency: float,
+        outcome: str,
+        offset: int | None,
+        error: str | None,
+    ) -> None:
+        outgoing, instance = self._outgoing, self._instance
+        event = AttemptEvent(
+            instance.wall(),
+            instance.client_id,
+            outgoing.message.topic,
+            target.broker,
+            target.queue.id,
+            offset,
+            outgoing.message_ids[0],
+            outgoing.message.sharding_key,
+            len(outgoing.body),
+            latency,
+            outcome,
+            error,
+            len(self.attempts) or 1,
+            len(outgoing.messages),
+            instance.faults.state_of(target.broker),
+        )
+        call_hooks(instance.hooks.after_attempt, event)

@@ -1,0 +1,157 @@
+"""A client instance: what producers and readers with one client id share.
+
+Routes, the fault table, message ids and the way requests are dressed (header form, namespace,
+signature) live here. Connections do not: they belong to a shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from rocketwire.config import ClientConfig, Credentials
+from rocketwire.core.bell import Bell
+from rocketwire.core.fault_entries import RandomSource
+from rocketwire.core.faults import FaultTable
+from rocketwire.core.naming import without_namespace
+from rocketwire.core.routes import RouteChange, RouteTable
+from rocketwire.errors import ConfigError
+from rocketwire.hooks import BrokerEvent, HookSet, RouteEvent, call_hooks
+from rocketwire.wire.acl import sign
+from rocketwire.wire.command import BINARY, JSON, Command, Request
+from rocketwire.wire.message_id import MessageIdMaker
+
+_log = logging.getLogger("rocketwire.routes")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a shell injects into core: time, chance, locks and who we are."""
+
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    random: RandomSource
+    make_lock: Callable[[], AbstractContextManager[Any]]
+    address: bytes
+    pid: int
+
+
+class Instance:
+    """The shared state of one client id."""
+
+    def __init__(self, config: ClientConfig, client_id: str, surroundings: Surroundings) -> None:
+        self.config = config
+        self.client_id = client_id
+        self.surroundings = surroundings
+        self.clock = surroundings.clock
+        self.wall = surroundings.wall
+        self.random = surroundings.random
+        self.lock = surroundings.make_lock()
+        self.hooks = HookSet(config.hooks)
+        self.routes = RouteTable(
+            clock=self.clock,
+            lock=surroundings.make_lock(),
+            address_map=config.address_map,
+            display=lambda topic: without_namespace(topic, config.namespace),
+        )
+        self.faults = FaultTable(
+            config.fault,
+            clock=self.clock,
+            lock=surroundings.make_lock(),
+            random=surroundings.random,
+            on_isolated=self._isolated,
+            on_returned=self._returned,
+            probing=config.background,
+        )
+        #: Rung by senders to make the background come at once.
+        self.route_bell = Bell(surroundings.make_lock())
+        self.probe_bell = Bell(surroundings.make_lock())
+        self.heartbeat_bell = Bell(surroundings.make_lock())
+        self.ids = self._make_ids()
+        self.name_servers = config.name_servers
+        self._first_server = int(surroundings.random.random() * len(config.name_servers))
+        self.producer_groups: set[str] = set()
+        self.consumers: dict[str, Any] = {}
+        #: The topic whose route serves unknown topics, and how many queues those get.
+        self.defaults: tuple[str, int] = ("TBW102", 4)
+        self._header = BINARY if config.header == "binary" else JSON
+        self.is_plain = (
+            config.credentials is None and not config.namespace_v2 and self._header == BINARY
+        )
+
+    def _make_ids(self) -> MessageIdMaker:
+        s = self.surroundings
+        return MessageIdMaker(
+            s.address, s.pid, int(s.random.random() * 2**32), lambda: int(s.wall() * 1000)
+        )
+
+    # -- requests ---------------------------------------------------------------------------
+
+    def request(
+        self, code: int, ext: dict[str, str] | None = None, body: bytes | memoryview = b""
+    ) -> Request:
+        """A request as this client writes them: header form, namespace v2, signature."""
+        fields = dict(ext) if ext else {}
+        if self.config.namespace_v2:
+            fields |= {"ns": self.config.namespace_v2, "nsd": "true"}
+        credentials = self.credentials()
+        if credentials is not None:
+            fields = sign(fields, bytes(body), credentials)
+        return Command(code, fields, body, header=self._header)
+
+    def credentials(self) -> Credentials | None:
+        """The keys to use now; asked for each request, because they may rotate."""
+        source = self.config.credentials
+        if source is None or isinstance(source, Credentials):
+            return source
+        found = source()
+        if not isinstance(found, Credentials):
+            raise ConfigError(
+                f"the credentials function returned {type(found).__name__}: return a Credentials"
+            )
+        return found
+
+    # -- name servers -----------------------------------------------------------------------
+
+    def servers_in_turn(self) -> tuple[str, ...]:
+        """All name servers, beginning with the one that answered last."""
+        servers, first = self.name_servers, self._first_server % max(1, len(self.name_servers))
+        return servers[first:] + servers[:first]
+
+    def prefer_server(self, address: str) -> None:
+        """This name server answered; ask it first from now on."""
+        self._first_server = self.name_servers.index(address)
+
+    # -- changes ----------------------------------------------------------------------------
+
+    def learned(self, change: RouteChange) -> None:
+        """A route came in: keep the fault table in step and tell who listens."""
+        if not change.is_change:
+            return
+        for broker in change.moved:
+            self.faults.reset(broker)
+        self.faults.retain(self.routes.brokers())
+        entry = change.entry
+        if change.before is not None and change.before != entry.queues:
+            _log.info(
+                "topic %s: %d queues on %s (were %d)",
+                entry.topic,
+                len(entry.queues),
+                ", ".join(entry.brokers) or "no broker",
+                len(change.before),
+            )
+            if self.hooks.route_changed:
+                event = RouteEvent(entry.topic, change.before, entry.queues)
+                call_hooks(self.hooks.route_changed, event)
+
+    def _isolated(self, broker: str, why: str, until: float | None) -> None:
+        if self.hooks.broker_isolated:
+            call_hooks(self.hooks.broker_isolated, BrokerEvent(self.wall(), broker, why, until))
+        self.probe_bell.ring()
+
+    def _returned(self, broker: str, why: str) -> None:
+        if self.hooks.broker_returned:
+            call_hooks(self.hooks.broker_returned, BrokerEvent(self.wall(), broker, why, None))

@@ -1,0 +1,162 @@
+"""Operations that ask name servers where topics live."""
+
+from __future__ import annotations
+
+from rocketwire.core.effects import Op, invoke, wait
+from rocketwire.core.instance import Instance
+from rocketwire.core.routes import TopicEntry, fallback_route
+from rocketwire.errors import (
+    BrokerError,
+    ConfigError,
+    NameServerUnavailableError,
+    NoWritableQueueError,
+    PermissionDeniedError,
+    RemoteProtocolError,
+    RocketMQError,
+    RouteError,
+    TopicNotFoundError,
+    TransportError,
+)
+from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
+from rocketwire.wire.command import Reply
+from rocketwire.wire.route import TopicRoute, decode_route
+
+
+def ask_name_servers(
+    instance: Instance, code: int, ext: dict[str, str], deadline: float
+) -> Op[Reply]:
+    """The first answer from any name server, tried in turn.
+
+    One server gets at most its share of the time, so that a dead one does not eat it all.
+
+    Raises:
+        NameServerUnavailableError: none answered.
+    """
+    servers = instance.servers_in_turn()
+    if not servers:
+        raise ConfigError("name_servers is empty: give Producer('host:port'), or set NAMESRV_ADDR")
+    failures: list[str] = []
+    for number, server in enumerate(servers):
+        now = instance.clock()
+        share = (deadline - now) / (len(servers) - number)
+        limit = min(deadline, now + max(share, 0.001), now + instance.config.request_timeout)
+        try:
+            reply = yield from invoke(server, instance.request(code, ext), limit)
+        except (TransportError, RemoteProtocolError) as error:
+            failures.append(f"{server}: {error}")
+            continue
+        instance.prefer_server(server)
+        return reply
+    raise NameServerUnavailableError(
+        f"no name server answered ({'; '.join(failures)}): check name_servers and the network"
+    )
+
+
+def fetch_route(instance: Instance, topic: str, deadline: float) -> Op[TopicRoute | None]:
+    """The route of a topic, or None where the name server does not know it.
+
+    Raises:
+        RouteError: no name server answered.
+        BrokerError: it answered with another error, such as wrong credentials.
+    """
+    ext = {"topic": topic, "acceptStandardJsonOnly": "true"}
+    reply = yield from ask_name_servers(instance, RequestCode.GET_ROUTE_BY_TOPIC, ext, deadline)
+    if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    if reply.code != ResponseCode.SUCCESS:
+        raise error_for(reply.code, reply.remark, "the name server")
+    return decode_route(reply.body)
+
+
+def refresh_topic(
+    instance: Instance,
+    topic: str,
+    deadline: float,
+    *,
+    default_topic: str | None = None,
+    default_queues: int = 4,
+) -> Op[TopicEntry | None]:
+    """Ask for a topic's route and put it into the table.
+
+    A topic that is gone keeps its last route: a name server that has just been restarted knows
+    nothing for a while, and the brokers will say what is wrong.
+    """
+    route = yield from fetch_route(instance, topic, deadline)
+    is_fallback = False
+    if route is None and default_topic is not None:
+        entry = instance.routes.get(topic)
+        if entry is not None and not entry.is_fallback:
+            return entry
+        template = yield from fetch_route(instance, default_topic, deadline)
+        if template is not None:
+            route, is_fallback = fallback_route(template, default_queues), True
+    if route is None:
+        return None
+    change = instance.routes.update(topic, route, is_fallback=is_fallback)
+    instance.learned(change)
+    return change.entry
+
+
+def locate_topic(
+    instance: Instance, topic: str, deadline: float, default_topic: str, default_queues: int
+) -> Op[TopicEntry]:
+    """The entry of a topic with at least one queue, from the table or from a name server.
+
+    Only one of many senders asks; the others wait for its answer.
+
+    Raises:
+        RouteError: there is none; the text says why and what to do.
+    """
+    while True:
+        entry = instance.routes.get(topic)
+        if entry is not None and entry.queues and not _is_stale(instance, entry):
+            return entry
+        gate, is_mine = instance.routes.begin_lookup(topic)
+        if is_mine:
+            break
+        if not (yield from wait(gate, deadline)):
+            raise NameServerUnavailableError(
+                f"topic {topic}: the route did not come before the deadline"
+            )
+        fresh = instance.routes.get(topic)
+        if fresh is not None and fresh.queues:
+            return fresh
+    failure: RocketMQError | None = None
+    found: TopicEntry | None = None
+    try:
+        found = yield from refresh_topic(
+            instance, topic, deadline, default_topic=default_topic, default_queues=default_queues
+        )
+    except (RouteError, BrokerError, RemoteProtocolError) as error:
+        failure = error
+    finally:
+        instance.routes.end_lookup(topic)
+    if found is None or not found.queues:
+        found = found or entry
+    if found is not None and found.queues:
+        return found
+    raise _no_route(topic, found, failure) from failure
+
+
+def _is_stale(instance: Instance, entry: TopicEntry) -> bool:
+    """Whether the background, which should have refreshed the entry, does not."""
+    patience = 1.0 if not instance.config.background else 3.0
+    return instance.clock() - entry.fetched_at > patience * instance.config.route_refresh
+
+
+def _no_route(topic: str, found: TopicEntry | None, failure: RocketMQError | None) -> RocketMQError:
+    if isinstance(failure, PermissionDeniedError):
+        return RouteError(f"topic {topic}: {failure}; check the credentials")
+    if isinstance(failure, RouteError):
+        return type(failure)(f"topic {topic}: {failure}")
+    if failure is not None:
+        return RouteError(f"topic {topic}: {failure}")
+    if found is not None:
+        return NoWritableQueueError(
+            f"topic {topic} exists, but no broker with a master lets us write to it: "
+            "check its permission and that its brokers are up"
+        )
+    return TopicNotFoundError(
+        f"topic {topic} is unknown and can't be created on first use: "
+        "create it, or turn on autoCreateTopicEnable on the brokers"
+    )

@@ -1,0 +1,192 @@
+"""What is known about where topics live.
+
+The table holds one entry per topic, decides whether a new answer is a change, and derives what
+senders need: the queue list in Java's order and the master address of each broker. Asking for
+routes is ``lookup``'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rocketwire.config import AddressMap
+from rocketwire.core.effects import Gate
+from rocketwire.message import MessageQueue
+from rocketwire.wire.route import (
+    QueueData,
+    TopicRoute,
+    publish_queues,
+    static_owners,
+    subscribe_queues,
+)
+
+MASTER = 0
+
+
+@dataclass(slots=True, eq=False)
+class TopicEntry:
+    """One topic. Replaced as a whole when the route changes, so that senders never see half."""
+
+    topic: str
+    route: TopicRoute
+    queues: tuple[MessageQueue, ...]
+    brokers: tuple[str, ...]
+    masters: Mapping[str, str]
+    #: The real broker of a logical queue; empty but for static topics.
+    owners: Mapping[MessageQueue, str]
+    is_fallback: bool
+    fetched_at: float
+    #: Whatever senders derive from the queues (request templates); dropped with the entry.
+    derived: dict[Any, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteChange:
+    """What an update did."""
+
+    entry: TopicEntry
+    before: tuple[MessageQueue, ...] | None
+    is_change: bool
+    #: Brokers whose master has another address now.
+    moved: tuple[str, ...]
+
+
+class RouteTable:
+    """Routes by topic, and the addresses of all brokers that appear in them."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        lock: AbstractContextManager[Any],
+        address_map: AddressMap | None = None,
+        display: Callable[[str], str] = str,
+    ) -> None:
+        """An empty table.
+
+        Args:
+            clock: when entries were fetched.
+            lock: guards changes; reading needs none.
+            address_map: see ``ClientConfig``.
+            display: the name by which users know a topic, without its namespace.
+        """
+        self._display = display
+        self._clock = clock
+        self._lock = lock
+        self._map = address_map
+        self._entries: dict[str, TopicEntry] = {}
+        self._addresses: dict[str, dict[int, str]] = {}
+        self._lookups: dict[str, Gate] = {}
+
+    def get(self, topic: str) -> TopicEntry | None:
+        """The entry of a topic, however old."""
+        return self._entries.get(topic)
+
+    def topics(self) -> tuple[str, ...]:
+        """All topics that are known."""
+        return tuple(self._entries)
+
+    def brokers(self) -> frozenset[str]:
+        """All brokers that appear in any route."""
+        return frozenset(self._addresses)
+
+    def masters(self) -> dict[str, str]:
+        """The master address of each broker that has one."""
+        known = list(self._addresses.items())
+        return {broker: by_id[MASTER] for broker, by_id in known if MASTER in by_id}
+
+    def addresses_of(self, broker: str) -> dict[int, str]:
+        """All addresses of a broker by id; 0 is the master."""
+        return dict(self._addresses.get(broker, {}))
+
+    def addresses(self) -> frozenset[str]:
+        """All addresses of all brokers."""
+        return frozenset(a for by_id in list(self._addresses.values()) for a in by_id.values())
+
+    def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues that can be read."""
+        entry = self._entries.get(topic)
+        return subscribe_queues(self._display(topic), entry.route) if entry else ()
+
+    def update(self, topic: str, route: TopicRoute, *, is_fallback: bool = False) -> RouteChange:
+        """Take an answer of a name server; order in it does not matter."""
+        now = self._clock()
+        with self._lock:
+            old = self._entries.get(topic)
+            if old is not None and old.route == route and old.is_fallback == is_fallback:
+                old.fetched_at = now
+                return RouteChange(old, old.queues, is_change=False, moved=())
+            entry = self._make(topic, route, is_fallback=is_fallback, now=now)
+            self._entries[topic] = entry
+            moved = self._rebuild_addresses()
+        before = old.queues if old is not None else None
+        return RouteChange(entry, before, is_change=True, moved=moved)
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone."""
+        with self._lock:
+            self._entries.pop(topic, None)
+            self._rebuild_addresses()
+
+    def _make(self, topic: str, route: TopicRoute, *, is_fallback: bool, now: float) -> TopicEntry:
+        queues = publish_queues(self._display(topic), route)
+        masters = {
+            data.broker: self.translate(data.addresses[MASTER])
+            for data in route.brokers
+            if MASTER in data.addresses
+        }
+        owners = static_owners(self._display(topic), route) if route.mappings else {}
+        # Without a master's address a queue can't be reached, whatever the order says.
+        queues = tuple(q for q in queues if owners.get(q, q.broker) in masters)
+        brokers = tuple(dict.fromkeys(q.broker for q in queues))
+        return TopicEntry(topic, route, queues, brokers, masters, owners, is_fallback, now)
+
+    def translate(self, address: str) -> str:
+        """The address to use for an advertised one."""
+        if self._map is None:
+            return address
+        if callable(self._map):
+            return self._map(address)
+        return self._map.get(address, address)
+
+    def _rebuild_addresses(self) -> tuple[str, ...]:
+        fresh: dict[str, dict[int, str]] = {}
+        # Newest last, so that the newest answer wins where topics disagree.
+        for entry in sorted(self._entries.values(), key=lambda e: e.fetched_at):
+            for data in entry.route.brokers:
+                fresh[data.broker] = {i: self.translate(a) for i, a in data.addresses.items()}
+        old, self._addresses = self._addresses, fresh
+        return tuple(
+            broker
+            for broker, by_id in fresh.items()
+            if broker in old and old[broker].get(MASTER) != by_id.get(MASTER)
+        )
+
+    def begin_lookup(self, topic: str) -> tuple[Gate, bool]:
+        """Join the lookup that is under way for a topic, or begin one (then True)."""
+        with self._lock:
+            gate = self._lookups.get(topic)
+            if gate is not None:
+                return gate, False
+            gate = self._lookups[topic] = Gate()
+            return gate, True
+
+    def end_lookup(self, topic: str) -> None:
+        """Let everybody go on who waited for the lookup."""
+        with self._lock:
+            gate = self._lookups.pop(topic, None)
+        if gate is not None:
+            gate.open()
+
+
+def fallback_route(route: TopicRoute, queues: int) -> TopicRoute:
+    """The default topic's route as that of a topic which does not exist yet."""
+
+    def limited(data: QueueData) -> QueueData:
+        count = min(queues, data.read_queues)
+        return QueueData(data.broker, count, count, data.permission, data.system_flag)
+
+    return TopicRoute(tuple(limited(d) for d in route.queues), route.brokers, None, {})

@@ -1,0 +1,453 @@
+"""Sending: one policy for both shells, for single messages and batches, for every mode.
+
+A send is: find the route, choose a queue, try, learn from what came of it, and either return,
+try elsewhere, or fail with everything that is known. This module puts those decisions in order;
+each is made elsewhere (``lookup``, ``selection``, ``faults``, ``retry``, ``ordering``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from rocketwire.config import AUTO, ProducerConfig
+from rocketwire.core.attempts import AttemptLog, read_result
+from rocketwire.core.effects import Invoke, Oneway, Op, wait
+from rocketwire.core.encode import Encoder, Outgoing
+from rocketwire.core.faults import Flight
+from rocketwire.core.instance import Instance
+from rocketwire.core.lookup import locate_topic, refresh_topic
+from rocketwire.core.naming import with_namespace
+from rocketwire.core.ordering import Lines, Ticket
+from rocketwire.core.retry import (
+    SendMode,
+    attempt_deadline,
+    default_attempt_timeout,
+    failure,
+    is_retryable,
+    should_retry_status,
+    tries_allowed,
+)
+from rocketwire.core.routes import TopicEntry
+from rocketwire.core.selection import Counters as Positions
+from rocketwire.core.selection import (
+    Selector,
+    TopicQueues,
+    best_queue,
+    hash_queue,
+    pins,
+    resolve_selector,
+)
+from rocketwire.core.stats import Counters
+from rocketwire.core.targets import SendTarget, target_for
+from rocketwire.errors import (
+    BrokerError,
+    ConnectFailedError,
+    InvalidMessageError,
+    LocalProtocolError,
+    Outcome,
+    ProtocolError,
+    RocketMQError,
+    RouteError,
+    SendFailedError,
+    TransportError,
+    UnknownTopicError,
+)
+from rocketwire.hooks import SendEvent, call_hooks
+from rocketwire.message import Message, MessageQueue, SendResult, SendStatus
+from rocketwire.wire.codes import STORED, error_for
+from rocketwire.wire.command import Reply
+
+#: A route that was asked for this recently is not asked for again by a retry.
+_FRESH = 1.0
+#: How long a submitted message may stand in the line of its key; each one before it is bounded.
+_PATIENCE = 3600.0
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """A send whose input is checked: nothing in it can be refused any more."""
+
+    outgoing: Outgoing
+    queue: MessageQueue | None
+    selector: Selector | None
+    argument: Any
+    mode: SendMode
+    timeout: float
+    is_pinned: bool
+    tickets: tuple[Ticket, ...] = ()
+
+
+class Sender:
+    """Makes plans and the operations that carry them out.
+
+    Args:
+        instance: what is shared with others of the same client id.
+        config: the producer's settings.
+        positions: where round robin stands, in this thread or producer.
+    """
+
+    def __init__(self, instance: Instance, config: ProducerConfig, positions: Positions) -> None:
+        self.instance = instance
+        self.config = config
+        self.counters = Counters()
+        self.lines = Lines(instance.surroundings.make_lock())
+        self.encoder = Encoder(config, instance.ids)
+        self.group = with_namespace(config.group, config.namespace)
+        self._positions = positions
+        self._clock: Callable[[], float] = instance.clock
+        self._defaults = (config.default_topic, config.default_topic_queues)
+        self._stale_after = config.route_refresh * (3.0 if config.background else 1.0)
+        self._default_selector = resolve_selector(config.selector)
+
+    # -- planning: everything that can be refused is refused here --------------------------
+
+    def plan(
+        self,
+        messages: Message | Sequence[Message],
+        mode: SendMode,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | str | None = None,
+        argument: Any = None,
+        timeout: float | None = None,
+    ) -> Plan:
+        """Check and encode.
+
+        Raises:
+            InvalidMessageError: something is wrong with the messages or where they should go.
+        """
+        if timeout is None:
+            timeout = self.config.send_timeout
+        elif not timeout > 0:
+            raise InvalidMessageError(f"timeout is {timeout!r}: seconds, above zero")
+        if isinstance(messages, Message):
+            outgoing = self.encoder.single(messages)
+        else:
+            outgoing = self.encoder.batch(_as_batch(messages))
+        if queue is not None:
+            _check_queue(queue, selector, outgoing)
+        elif selector is None:
+            selector = hash_queue if outgoing.sharding_keys else self._default_selector
+        else:
+            selector = resolve_selector(selector)
+        if self.instance.hooks.before_send:
+            for message in outgoing.messages:
+                call_hooks(self.instance.hooks.before_send, message)
+        chosen = selector if selector is None or not isinstance(selector, str) else None
+        is_pinned = chosen is None or bool(outgoing.sharding_keys) or pins(chosen)
+        return Plan(outgoing, queue, chosen, argument, mode, timeout, is_pinned)
+
+    def line_up(self, plan: Plan, *, is_accepted: bool) -> None:
+        """Take the place of an ordered message in the line of its key."""
+        if plan.outgoing.sharding_keys and not plan.tickets:
+            topic = plan.outgoing.topic
+            keys = [(topic, key) for key in plan.outgoing.sharding_keys]
+            plan.tickets = self.lines.line_up(keys, is_accepted=is_accepted)
+
+    # -- sending ----------------------------------------------------------------------------
+
+    def send(self, plan: Plan) -> Op[SendResult | None]:
+        """Carry out a plan; None for a oneway message.
+
+        Raises:
+            SendFailedError: with the outcome and all attempts.
+        """
+        if plan.outgoing.sharding_keys or self.instance.hooks.after_send:
+            return self._send_with_care(plan)
+        return self._send(plan, self._clock())
+
+    def _send_with_care(self, plan: Plan) -> Op[SendResult | None]:
+        """A send that stands in line for its key, or whose end hooks wait for."""
+        began = self._clock()
+        self.line_up(plan, is_accepted=False)
+        error: Exception | None = None
+        result: SendResult | None = None
+        try:
+            began = yield from self._wait_in_line(plan, began)
+            result = yield from self._send(plan, began)
+        except RocketMQError as failed:
+            error = failed
+            raise
+        finally:
+            for ticket in plan.tickets:
+                self.lines.leave(ticket, error)
+            if self.instance.hooks.after_send:
+                event = SendEvent(plan.outgoing.messages, result, error, self._clock() - began)
+                call_hooks(self.instance.hooks.after_send, event)
+        return result
+
+    def _wait_in_line(self, plan: Plan, began: float) -> Op[float]:
+        """Until it is our turn. Returns when the deadline's time begins.
+
+        Who was accepted before (submit) has his time from his turn on: however long the line is,
+        nobody in it runs out of time because of its length.
+        """
+        for ticket in plan.tickets:
+            if not ticket.gate.is_open:
+                patience = _PATIENCE if ticket.is_accepted else plan.timeout
+                if not (yield from wait(ticket.gate, began + patience)):
+                    cause = TimeoutError("an earlier message of its sharding key is under way")
+                    elapsed = self._clock() - began
+                    raise failure((), elapsed, deadline_passed=True, cause=cause)
+                if ticket.is_accepted:
+                    began = self._clock()
+            if ticket.failed_before is not None:
+                raise SendFailedError(
+                    f"not sent: an earlier message of its sharding key failed "
+                    f"({ticket.failed_before})",
+                    outcome=Outcome.NOT_SENT,
+                ) from ticket.failed_before
+        return began
+
+    def _send(self, plan: Plan, began: float) -> Op[SendResult | None]:
+        """All attempts of a send. One generator, because each further one costs half a µs."""
+        outgoing = plan.outgoing
+        deadline = began + plan.timeout
+        faults = self.instance.faults
+        log = AttemptLog(self.instance, self.counters, outgoing)
+        entry = self.instance.routes.get(outgoing.topic)
+        if entry is None or not entry.queues or began - entry.fetched_at > self._stale_after:
+            entry = yield from self._locate(outgoing.topic, began, deadline, log)
+        tries = self._tries(plan)
+        failed: list[str] = []
+        while True:
+            now = self._clock()
+            target = self._choose(plan, entry, now, failed, log, began, deadline)
+            tries -= 1
+            limit = (
+                deadline if tries <= 0 else self._limit(plan, entry, target, now, deadline, tries)
+            )
+            flight = faults.begin(target.broker, now)
+            request = target.request(outgoing, int(self.instance.wall() * 1000))
+            try:
+                if plan.mode is SendMode.ONEWAY:
+                    yield Oneway(target.address, request, limit, flight)
+                    self._written(target, flight, now, log)
+                    return None
+                reply: Reply = yield Invoke(target.address, request, limit, flight)
+            except (TransportError, ProtocolError) as error:
+                self._broke(target, flight, now, error, log)
+            except GeneratorExit:
+                faults.cancelled(flight)
+                log.cancelled(target, now, flight)
+                raise
+            else:
+                result = self._answered(outgoing, target, flight, now, reply, log)
+                if result is not None:
+                    if tries <= 0 or not self._should_better(result):
+                        return log.finish(result)
+                    log.keep(result, self._clock() - now)
+            failed.append(target.broker)
+            error_now = log.error
+            if tries <= 0 or self._clock() >= deadline or not _may_go_on(error_now):
+                break
+            self.counters.retries += 1
+            if isinstance(error_now, (ConnectFailedError, UnknownTopicError)):
+                entry = yield from self._refresh(entry, deadline)
+        if log.kept is not None:
+            return log.finish(log.kept)
+        raise log.give_up(began, deadline, None)
+
+    def _locate(self, topic: str, began: float, deadline: float, log: AttemptLog) -> Op[TopicEntry]:
+        try:
+            return (yield from locate_topic(self.instance, topic, deadline, *self._defaults))
+        except RouteError as error:
+            raise log.give_up(began, deadline, error) from error
+
+    def _refresh(self, entry: TopicEntry, deadline: float) -> Op[TopicEntry]:
+        """Ask for the route again before a retry: the broker may have moved.
+
+        The background is told, too; where the name server does not answer, the old route serves.
+        """
+        self.instance.route_bell.ring()
+        now = self._clock()
+        if now - entry.fetched_at < _FRESH:
+            return self.instance.routes.get(entry.topic) or entry
+        limit = now + min(self.config.request_timeout, (deadline - now) / 2)
+        try:
+            fresh = yield from refresh_topic(
+                self.instance,
+                entry.topic,
+                limit,
+                default_topic=self._defaults[0] if entry.is_fallback else None,
+                default_queues=self._defaults[1],
+            )
+        except (RouteError, BrokerError, ProtocolError):
+            return entry
+        return fresh if fresh is not None and fresh.queues else entry
+
+    # -- one attempt ------------------------------------------------------------------------
+
+    def _tries(self, plan: Plan) -> int:
+        config = self.config
+        return tries_allowed(
+            plan.mode,
+            pinned=plan.is_pinned,
+            retries=config.retries,
+            async_retries=config.async_retries,
+            ordered_retries=config.ordered_retries,
+        )
+
+    def queues_of(self, entry: TopicEntry) -> TopicQueues:
+        """The queues of a topic with what the fault table thinks of them."""
+        queues = entry.derived.get("queues")
+        if queues is None:
+            topic = entry.queues[0].topic
+            queues = TopicQueues(topic, entry.queues, self.instance.faults)
+            entry.derived["queues"] = queues
+        return cast("TopicQueues", queues)
+
+    def _choose(
+        self,
+        plan: Plan,
+        entry: TopicEntry,
+        now: float,
+        failed: list[str],
+        log: AttemptLog,
+        began: float,
+        deadline: float,
+    ) -> SendTarget:
+        queue = plan.queue
+        if queue is None:
+            queues: TopicQueues = entry.derived.get("queues") or self.queues_of(entry)
+            selector = plan.selector
+            if selector is best_queue:
+                queue = queues.best(self._positions, now, failed)
+            else:
+                queue = self._select(plan, queues, now, failed)
+                if plan.is_pinned:
+                    plan.queue = queue
+        key = (queue, plan.outgoing.is_batch, self.group)
+        target = entry.derived.get(key)
+        if target is None:
+            try:
+                target = target_for(
+                    self.instance,
+                    self.group,
+                    entry,
+                    queue,
+                    is_batch=plan.outgoing.is_batch,
+                    defaults=self._defaults,
+                )
+            except RouteError as error:
+                raise log.give_up(began, deadline, error) from error
+            entry.derived[key] = target
+        return cast("SendTarget", target)
+
+    def _select(
+        self, plan: Plan, queues: TopicQueues, now: float, failed: list[str]
+    ) -> MessageQueue:
+        selector = cast("Selector", plan.selector)
+        outgoing = plan.outgoing
+        queue = queues.select(
+            selector, outgoing.message, plan.argument, self._positions, now, failed
+        )
+        if len(outgoing.sharding_keys) > 1 and plan.argument is None:
+            for message in outgoing.messages:
+                if message.sharding_key is None:
+                    continue
+                other = queues.select(selector, message, None, self._positions, now, failed)
+                if other != queue:
+                    raise InvalidMessageError(
+                        f"the batch has sharding keys of different queues "
+                        f"({outgoing.sharding_keys[0]!r} and {message.sharding_key!r}): "
+                        "use send_many, which splits by queue"
+                    )
+        return queue
+
+    def _limit(
+        self,
+        plan: Plan,
+        entry: TopicEntry,
+        target: SendTarget,
+        now: float,
+        deadline: float,
+        tries_left: int,
+    ) -> float:
+        if plan.is_pinned:
+            return deadline
+        cap = self.config.attempt_timeout
+        if cap == AUTO:
+            cap = default_attempt_timeout(plan.timeout, self._tries(plan))
+        another = self.queues_of(entry).another_usable(target.queue.broker, now)
+        return attempt_deadline(now, deadline, cap, tries_left=tries_left, another_usable=another)
+
+    def _answered(
+        self,
+        outgoing: Outgoing,
+        target: SendTarget,
+        flight: Flight,
+        began: float,
+        reply: Reply,
+        log: AttemptLog,
+    ) -> SendResult | None:
+        """Learn from an answer; the result if the message is stored."""
+        now = reply.arrived
+        self.instance.faults.replied(flight, now, reply.code)
+        try:
+            if reply.code in STORED:
+                result = read_result(reply, outgoing, target)
+                log.error = None
+                log.stored(target, began, now, result)
+                return result
+            raise error_for(reply.code, reply.remark, target.broker)
+        except (BrokerError, ProtocolError) as error:
+            log.failed(target, began, now, error, flight)
+            return None
+
+    def _broke(
+        self,
+        target: SendTarget,
+        flight: Flight,
+        began: float,
+        error: RocketMQError,
+        log: AttemptLog,
+    ) -> None:
+        now = self._clock()
+        if isinstance(error, LocalProtocolError):
+            self.instance.faults.cancelled(flight)
+        else:
+            self.instance.faults.broke(flight, now, error)
+        log.failed(target, began, now, error, flight)
+
+    def _written(self, target: SendTarget, flight: Flight, began: float, log: AttemptLog) -> None:
+        now = self._clock()
+        self.instance.faults.settled(flight, now)
+        self.counters.oneway += 1
+        log.written(target, began, now)
+
+    def _should_better(self, result: SendResult) -> bool:
+        return result.status is not SendStatus.OK and should_retry_status(
+            result.status,
+            retry_when_not_stored=self.config.retry_another_broker_when_not_stored,
+        )
+
+
+def _may_go_on(error: RocketMQError | None) -> bool:
+    """Whether another attempt makes sense; without an error a stored one is to be bettered."""
+    return error is None or is_retryable(error)
+
+
+def _as_batch(messages: object) -> Sequence[Message]:
+    if isinstance(messages, (list, tuple)):
+        return messages
+    if isinstance(messages, Iterable) and not isinstance(messages, (str, bytes, Mapping)):
+        return list(messages)
+    raise InvalidMessageError(
+        f"message is a {type(messages).__name__}: give a Message, or a list of them"
+    )
+
+
+def _check_queue(queue: object, selector: object, outgoing: Outgoing) -> None:
+    if selector is not None:
+        raise InvalidMessageError("queue and selector exclude one another: give one of them")
+    if not isinstance(queue, MessageQueue):
+        raise InvalidMessageError(
+            f"queue is {queue!r}: give a MessageQueue, e.g. one of publish_queues()"
+        )
+    if queue.topic != outgoing.message.topic:
+        raise InvalidMessageError(
+            f"queue belongs to topic {queue.topic!r}, the message to {outgoing.message.topic!r}"
+        )

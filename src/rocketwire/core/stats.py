@@ -1,0 +1,120 @@
+"""Counters and latency histograms, cheap enough to be always on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+#: Bucket i holds latencies below 2**i microseconds; the last one all above.
+BUCKETS: Final = 28
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStats:
+    """What a producer has seen of one broker.
+
+    ``histogram`` maps upper bounds in seconds to the number of answers up to that bound and above
+    the one before it, so that an exporter can add them up.
+    """
+
+    broker: str
+    answers: int
+    failures: int
+    seconds: float
+    histogram: Mapping[float, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerStats:
+    """Counters since the start."""
+
+    sent: int
+    messages: int
+    bytes: int
+    failed: int
+    retries: int
+    oneway: int
+    maybe_duplicates: int
+    late_replies: int
+    in_flight: int
+    telemetry_dropped: int
+    trace_dropped: int
+    brokers: tuple[BrokerStats, ...]
+
+
+class _Broker:
+    __slots__ = ("answers", "counts", "failures", "seconds")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.failures = 0
+        self.seconds = 0.0
+        self.counts = [0] * BUCKETS
+
+
+class Counters:
+    """Mutable side of the statistics.
+
+    Plain additions without a lock: two threads that meet may lose a count, never more. A lock
+    would cost every send more than the exactness is worth.
+    """
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.messages = 0
+        self.bytes = 0
+        self.failed = 0
+        self.retries = 0
+        self.oneway = 0
+        self.maybe_duplicates = 0
+        self._brokers: dict[str, _Broker] = {}
+
+    def answered(self, broker: str, latency: float) -> None:
+        """A broker answered an attempt."""
+        seen = self._brokers.get(broker)
+        if seen is None:
+            seen = self._brokers.setdefault(broker, _Broker())
+        seen.answers += 1
+        seen.seconds += latency
+        bucket = int(latency * 1_000_000).bit_length()
+        seen.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
+
+    def broke(self, broker: str) -> None:
+        """An attempt to a broker failed."""
+        self._brokers.setdefault(broker, _Broker()).failures += 1
+
+    def snapshot(
+        self,
+        *,
+        late_replies: int = 0,
+        in_flight: int = 0,
+        telemetry_dropped: int = 0,
+        trace_dropped: int = 0,
+    ) -> ProducerStats:
+        """The numbers now."""
+        return ProducerStats(
+            sent=self.sent,
+            messages=self.messages,
+            bytes=self.bytes,
+            failed=self.failed,
+            retries=self.retries,
+            oneway=self.oneway,
+            maybe_duplicates=self.maybe_duplicates,
+            late_replies=late_replies,
+            in_flight=in_flight,
+            telemetry_dropped=telemetry_dropped,
+            trace_dropped=trace_dropped,
+            brokers=tuple(
+                BrokerStats(
+                    broker=name,
+                    answers=seen.answers,
+                    failures=seen.failures,
+                    seconds=seen.seconds,
+                    histogram={
+                        2**i / 1_000_000: count for i, count in enumerate(seen.counts) if count
+                    },
+                )
+                for name, seen in sorted(self._brokers.items())
+            ),
+        )

@@ -1,0 +1,145 @@
+"""What a client instance does while nobody sends: heartbeats, fresh routes, probes, goodbye.
+
+Each is an operation; the endless ones (``keep_*``) are run by a shell beside everything else, on
+connections of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
+from rocketwire.core.instance import Instance
+from rocketwire.core.lookup import refresh_topic
+from rocketwire.errors import BrokerError, ProtocolError, RouteError, TransportError
+from rocketwire.wire.codes import BROKER_UNWELL, RequestCode, ResponseCode
+from rocketwire.wire.command import Reply, Request
+from rocketwire.wire.headers import heartbeat_body, unregister_client
+
+_log = logging.getLogger("rocketwire.upkeep")
+_SETTLE = 0.05
+_NEVER = 3600.0
+
+
+def _heartbeat_request(instance: Instance) -> Request:
+    body = heartbeat_body(
+        instance.client_id, sorted(instance.producer_groups), list(instance.consumers.values())
+    )
+    return instance.request(RequestCode.HEART_BEAT, {}, body)
+
+
+def heartbeat(instance: Instance) -> Op[int]:
+    """Tell every master that we live (slaves, too, if anybody consumes); returns how many heard."""
+    if not instance.producer_groups and not instance.consumers:
+        return 0
+    addresses = (
+        instance.routes.addresses() if instance.consumers else instance.routes.masters().values()
+    )
+    deadline = instance.clock() + instance.config.request_timeout
+    calls = tuple(
+        Invoke(address, _heartbeat_request(instance), deadline) for address in sorted(addresses)
+    )
+    if not calls:
+        return 0
+    replies = yield from invoke_all(calls)
+    for call, reply in zip(calls, replies, strict=True):
+        if not isinstance(reply, Reply):
+            _log.debug("heartbeat to %s failed: %s", call.address, reply)
+        elif reply.code != ResponseCode.SUCCESS:
+            _log.debug("heartbeat to %s: code %d, %s", call.address, reply.code, reply.remark)
+    return sum(isinstance(r, Reply) and r.code == ResponseCode.SUCCESS for r in replies)
+
+
+def refresh_routes(instance: Instance) -> Op[int]:
+    """Ask again for every topic; returns how many answers came."""
+    count = 0
+    for topic in instance.routes.topics():
+        entry = instance.routes.get(topic)
+        default_topic, default_queues = instance.defaults
+        try:
+            yield from refresh_topic(
+                instance,
+                topic,
+                instance.clock() + instance.config.request_timeout,
+                default_topic=default_topic if entry is not None and entry.is_fallback else None,
+                default_queues=default_queues,
+            )
+        except (RouteError, BrokerError, ProtocolError) as error:
+            _log.debug("route of %s was not refreshed: %s", topic, error)
+            continue
+        count += 1
+    return count
+
+
+class _Stopwatch:
+    """Notes when a probe was written: connecting must not count as latency."""
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+
+    def written(self, now: float, unanswered: int) -> None:
+        self.began = now
+
+
+def probe(instance: Instance, broker: str) -> Op[None]:
+    """Ask a broker that was isolated whether it is well; the fault table judges the answer."""
+    address = instance.routes.masters().get(broker)
+    if address is None:
+        instance.faults.retain(instance.routes.masters())
+        return
+    watch = _Stopwatch(instance.clock())
+    deadline = watch.began + instance.config.fault.probe_timeout
+    good, latency = False, None
+    try:
+        reply = yield from invoke(address, _heartbeat_request(instance), deadline, watch)
+    except (TransportError, ProtocolError) as error:
+        _log.debug("probe of %s failed: %s", broker, error)
+    else:
+        good, latency = reply.code not in BROKER_UNWELL, reply.arrived - watch.began
+    instance.faults.probe_finished(broker, instance.clock(), latency, good)
+    instance.probe_bell.ring()
+
+
+def keep_heartbeats(instance: Instance) -> Op[None]:
+    """Heartbeats for ever; the first one soon after a route is known."""
+    while True:
+        heard = yield from heartbeat(instance)
+        pause = instance.config.heartbeat_interval if heard else 1.0
+        yield from instance.heartbeat_bell.wait(instance.clock() + pause)
+
+
+def keep_routes(instance: Instance, changed: Callable[[], None]) -> Op[None]:
+    """Fresh routes for ever; ``changed`` is called after each round."""
+    last = instance.clock()
+    while True:
+        rang = yield from instance.route_bell.wait(last + instance.config.route_refresh)
+        if rang and instance.clock() - last < _SETTLE:
+            # Many senders may have met the same dead broker: one question is enough.
+            yield from instance.route_bell.wait(last + _SETTLE)
+        last = instance.clock()
+        yield from refresh_routes(instance)
+        changed()
+
+
+def keep_probing(instance: Instance, start: Callable[[Op[None]], None]) -> Op[None]:
+    """Probes when they are due; ``start`` runs one beside the others, so that none waits."""
+    while True:
+        now = instance.clock()
+        for broker in instance.faults.probe_due(now):
+            instance.faults.probe_started(broker)
+            start(probe(instance, broker))
+        due = instance.faults.next_probe_at()
+        yield from instance.probe_bell.wait(now + _NEVER if due is None else due)
+
+
+def say_goodbye(instance: Instance, group: str) -> Op[None]:
+    """Tell every broker that a producer group of ours is gone; nobody answering is no harm."""
+    deadline = instance.clock() + min(1.0, instance.config.request_timeout)
+    fields = unregister_client(instance.client_id, producer_group=group)
+    calls = tuple(
+        Invoke(address, instance.request(RequestCode.UNREGISTER_CLIENT, fields), deadline)
+        for address in sorted(instance.routes.addresses())
+    )
+    if calls:
+        yield from invoke_all(calls)

@@ -1,0 +1,151 @@
+"""Small optional protocols through which applications watch a client.
+
+A hook is any object that has one or more of the methods below; what it lacks is not called. An
+exception in a hook is logged and harms nobody. Hooks run on the thread (or loop) that sends, so
+they should be quick.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from rocketwire.message import Message, MessageQueue, SendResult
+
+_log = logging.getLogger("rocketwire.hooks")
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEvent:
+    """One attempt of a send has ended.
+
+    ``outcome`` is ``stored``, ``oneway``, ``not sent``, ``rejected`` or ``maybe stored``; ``state``
+    is what the fault table thought of the broker when the attempt ended.
+    """
+
+    at: float
+    client_id: str
+    topic: str
+    broker: str
+    queue_id: int
+    offset: int | None
+    message_id: str
+    sharding_key: str | None
+    size: int
+    latency: float
+    outcome: str
+    error: str | None
+    attempt: int
+    messages: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendEvent:
+    """A whole send has ended, with a result or with an error."""
+
+    messages: tuple[Message, ...]
+    result: SendResult | None
+    error: Exception | None
+    elapsed: float
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEvent:
+    """A broker was isolated, or has returned."""
+
+    at: float
+    broker: str
+    why: str
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEvent:
+    """The queues of a topic changed; sharding keys may move to other queues, as in Java."""
+
+    topic: str
+    before: tuple[MessageQueue, ...]
+    after: tuple[MessageQueue, ...]
+
+
+@runtime_checkable
+class BeforeSend(Protocol):
+    """Called before a message is sent; raising does not stop it."""
+
+    def before_send(self, message: Message) -> None:
+        """A message is about to be sent."""
+
+
+@runtime_checkable
+class AfterSend(Protocol):
+    """Called when a send has succeeded or failed for good."""
+
+    def after_send(self, event: SendEvent) -> None:
+        """A send has ended."""
+
+
+@runtime_checkable
+class AfterAttempt(Protocol):
+    """Called for every attempt."""
+
+    def after_attempt(self, event: AttemptEvent) -> None:
+        """An attempt has ended."""
+
+
+@runtime_checkable
+class BrokerWatcher(Protocol):
+    """Called when the fault table isolates a broker or takes it back."""
+
+    def broker_isolated(self, event: BrokerEvent) -> None:
+        """A broker is avoided from now on."""
+
+    def broker_returned(self, event: BrokerEvent) -> None:
+        """A broker is used again."""
+
+
+@runtime_checkable
+class RouteWatcher(Protocol):
+    """Called when the queues of a topic change."""
+
+    def route_changed(self, event: RouteEvent) -> None:
+        """The queues of a topic changed."""
+
+
+class HookSet:
+    """All hooks of a client, sorted by what they listen to.
+
+    An empty tuple is falsy, so that a sender pays one test for hooks which nobody has.
+    """
+
+    __slots__ = (
+        "after_attempt",
+        "after_send",
+        "before_send",
+        "broker_isolated",
+        "broker_returned",
+        "route_changed",
+    )
+
+    def __init__(self, hooks: Iterable[object] = ()) -> None:
+        found = tuple(hooks)
+        for name in self.__slots__:
+            setattr(self, name, tuple(m for h in found if callable(m := getattr(h, name, None))))
+
+    before_send: tuple[Callable[[Message], Any], ...]
+    after_send: tuple[Callable[[SendEvent], Any], ...]
+    after_attempt: tuple[Callable[[AttemptEvent], Any], ...]
+    broker_isolated: tuple[Callable[[BrokerEvent], Any], ...]
+    broker_returned: tuple[Callable[[BrokerEvent], Any], ...]
+    route_changed: tuple[Callable[[RouteEvent], Any], ...]
+
+
+def call_hooks(hooks: tuple[Callable[[Any], Any], ...], event: object) -> None:
+    """Tell every hook; one that raises is logged."""
+    for hook in hooks:
+        try:
+            hook(event)
+        except Exception:  # noqa: BLE001 - a watcher must never break what it watches
+            _log.exception("hook %r failed", hook)

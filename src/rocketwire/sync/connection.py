@@ -1,0 +1,312 @@
+"""Blocking connections and the pool that keeps them.
+
+A connection is used by one thread at a time, for one request or one pipelined row of requests.
+There is no reader thread: who waits for an answer reads it.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rocketwire.config import Tls, check_address
+from rocketwire.core.effects import Flight
+from rocketwire.errors import (
+    ConnectFailedError,
+    ConnectionLostError,
+    RequestTimeoutError,
+)
+from rocketwire.wire.command import ONEWAY, RESPONSE, Reply, Request
+from rocketwire.wire.framing import FrameBuffer
+
+if TYPE_CHECKING:
+    import ssl
+
+_READ = 256 * 1024
+_JOIN_BELOW = 64 * 1024
+_MAX_IDLE = 60.0
+_timeval = struct.Struct("ll")
+# The kernel keeps the time limit of a plain socket: Python's own would cost a poll() for each
+# read and each write. It means something else on Windows, and TLS must poll anyway.
+_KERNEL_LIMITS = sys.platform != "win32"
+
+
+class Connection:
+    """One socket to one address."""
+
+    __slots__ = (
+        "_buffer",
+        "_clock",
+        "_frames",
+        "_limit",
+        "_opaque",
+        "_poll",
+        "_socket",
+        "_uses_kernel",
+        "address",
+        "late",
+        "used_at",
+    )
+
+    def __init__(
+        self, address: str, sock: socket.socket, clock: Callable[[], float], max_frame: int
+    ) -> None:
+        self.address = address
+        self._socket = sock
+        self._clock = clock
+        self._buffer = FrameBuffer(max_frame)
+        self._frames: list[bytes] = []
+        self._opaque = 0
+        self._limit = 0.0
+        self._uses_kernel = _KERNEL_LIMITS and type(sock) is socket.socket
+        if self._uses_kernel:
+            sock.settimeout(None)
+        poll = select.poll() if hasattr(select, "poll") else None
+        if poll is not None:
+            poll.register(sock, select.POLLIN | select.POLLERR | select.POLLHUP)
+        self._poll = poll
+        self.used_at = clock()
+        self.late = 0
+
+    def is_fresh(self) -> bool:
+        """Whether it may be used again: not idle for long, and nothing to read.
+
+        Whatever is readable now is the end of the stream, or an answer that came too late.
+        """
+        if self._clock() - self.used_at > _MAX_IDLE or self._frames:
+            return False
+        if self._poll is not None:
+            return not self._poll.poll(0)
+        return not select.select([self._socket], [], [], 0)[0]
+
+    def fileno(self) -> int:
+        """For polling several connections at once."""
+        return self._socket.fileno()
+
+    def has_more(self) -> bool:
+        """Whether an answer can be read without waiting, because it is in memory already."""
+        pending = getattr(self._socket, "pending", None)
+        return bool(self._frames) or (pending is not None and pending() > 0)
+
+    def close(self) -> None:
+        """Close our end. Never shut it down: after a fork the other process still uses it."""
+        self._socket.close()
+
+    def call(self, request: Request, deadline: float, flight: Flight | None) -> Reply:
+        """Write a request and read its answer.
+
+        Raises:
+            TransportError: ``written`` tells whether any byte left. Close the connection then.
+            RemoteProtocolError: the peer does not speak the protocol. Close it, too.
+        """
+        opaque = self.write(request, deadline, flight)
+        while True:
+            reply = self.read(deadline)
+            if reply.opaque == opaque:
+                return reply
+            self.late += 1
+
+    def write(self, request: Request, deadline: float, flight: Flight | None) -> int:
+        """Write a request; returns its opaque number."""
+        opaque = self._opaque = self._opaque % 0x7FFFFFFF + 1
+        head, body = request.head(opaque), request.body
+        if flight is not None:
+            flight.written(self._clock(), len(head) + len(body))
+        self._write(head, body, deadline)
+        return opaque
+
+    def write_oneway(self, request: Request, deadline: float, flight: Flight | None) -> None:
+        """Write a request that gets no answer."""
+        self._opaque = self._opaque % 0x7FFFFFFF + 1
+        head, body = request.head(self._opaque, ONEWAY), request.body
+        if flight is not None:
+            flight.written(self._clock(), len(head) + len(body))
+        self._write(head, body, deadline)
+        self.used_at = self._clock()
+
+    def _write(self, head: bytes, body: bytes | memoryview, deadline: float) -> None:
+        pieces = [head + bytes(body)] if len(body) < _JOIN_BELOW else [head, body]
+        some_left = False
+        for piece in pieces:
+            view = memoryview(piece)
+            while view:
+                try:
+                    self._set_limit(deadline)
+                    count = self._socket.send(view)
+                except RequestTimeoutError:  # a TimeoutError, too, so it comes first
+                    raise RequestTimeoutError(
+                        f"{self.address} took no more bytes in time", written=some_left
+                    ) from None
+                except (BlockingIOError, TimeoutError, InterruptedError):
+                    continue  # the limit was early; the next round tells whether time is left
+                except OSError as error:
+                    raise ConnectionLostError(
+                        f"{self.address} closed the connection: {error}", written=some_left
+                    ) from None
+                some_left = some_left or count > 0
+                view = view[count:]
+
+    def read(self, deadline: float) -> Reply:
+        """The next answer on this connection, whoever it is for."""
+        while True:
+            while self._frames:
+                reply = Reply(self._frames.pop(0))
+                if reply.flag & RESPONSE:
+                    reply.arrived = self.used_at = self._clock()
+                    return reply
+                # A request from the broker: only upkeep's connections answer those.
+            self._frames = self._buffer.feed(self._receive(deadline))
+
+    def _receive(self, deadline: float) -> bytes:
+        while True:
+            try:
+                self._set_limit(deadline)
+                data = self._socket.recv(_READ)
+            except RequestTimeoutError:  # a TimeoutError, too, so it comes first
+                raise
+            except (BlockingIOError, TimeoutError, InterruptedError):
+                continue  # the limit was early; the next round tells whether time is left
+            except OSError as error:
+                raise ConnectionLostError(
+                    f"{self.address} closed the connection: {error}", written=True
+                ) from None
+            if not data:
+                raise ConnectionLostError(f"{self.address} closed the connection", written=True)
+            return data
+
+    def _set_limit(self, deadline: float) -> None:
+        """Make the next system call end near the deadline."""
+        left = deadline - self._clock()
+        if left <= 0:
+            raise RequestTimeoutError(f"{self.address} gave no answer", written=True)
+        if not self._uses_kernel:
+            self._socket.settimeout(left)
+            return
+        # Most requests have the same time limit: a limit that is a little late is kept, because
+        # setting it is a system call. An early one only makes the caller go round again.
+        if left / 2 <= self._limit <= left + 0.001:
+            return
+        value = _timeval.pack(int(left), max(1, int(left % 1 * 1_000_000)))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+        self._limit = left
+
+
+class Connector:
+    """Makes connections as the settings say."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        connect_timeout: float,
+        tls: Tls | None,
+        max_frame: int,
+    ) -> None:
+        self._clock = clock
+        self._timeout = connect_timeout
+        self._tls = tls
+        self._max_frame = max_frame
+        self._context: ssl.SSLContext | None = None
+
+    def connect(self, address: str, deadline: float) -> Connection:
+        """A new connection.
+
+        Raises:
+            ConnectFailedError: there is none to be had in time.
+        """
+        left = min(self._timeout, deadline - self._clock())
+        if left <= 0:
+            raise RequestTimeoutError(f"no time was left to connect to {address}")
+        host, port = check_address(address, "the address")
+        try:
+            sock = socket.create_connection((host, port), left)
+        except TimeoutError:
+            raise ConnectFailedError(
+                f"{address} did not accept the connection in {left:.1f} s"
+            ) from None
+        except OSError as error:
+            raise ConnectFailedError(f"{address} {explain(error)}") from error
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self._tls is not None:
+                sock = self._encrypt(sock, host, self._tls)
+        except OSError as error:
+            sock.close()
+            raise ConnectFailedError(f"{address} {explain(error)}") from error
+        return Connection(address, sock, self._clock, self._max_frame)
+
+    def _encrypt(self, sock: socket.socket, host: str, tls: Tls) -> socket.socket:
+        from rocketwire.tls import make_context
+
+        if self._context is None:
+            self._context = make_context(tls)
+        return self._context.wrap_socket(sock, server_hostname=tls.server_name or host)
+
+
+def explain(error: OSError) -> str:
+    """Why a connection could not be made, in words."""
+    if error.errno == errno.ECONNREFUSED:
+        return "refused the connection"
+    if type(error).__name__ == "SSLCertVerificationError":
+        return f"showed a certificate that is not trusted: {getattr(error, 'verify_message', '') or error}"
+    if type(error).__module__ == "ssl":
+        return f"failed the TLS handshake: {error}"
+    return f"could not be reached: {error.strerror or error}"
+
+
+class Pool:
+    """Idle connections by address, newest first.
+
+    ``list.append`` and ``list.pop`` are atomic, so that no lock is needed on the way.
+    """
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._idle: dict[str, list[Connection]] = {}
+        self._is_closed = False
+
+    def take(self, address: str, deadline: float) -> Connection:
+        """A connection that is good as far as can be told, an idle one if there is one."""
+        idle = self._idle.get(address)
+        while idle:
+            try:
+                connection = idle.pop()
+            except IndexError:  # another thread took the last one
+                break
+            if connection.is_fresh():
+                return connection
+            connection.close()
+        return self._connector.connect(address, deadline)
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection for the next request."""
+        if self._is_closed:
+            connection.close()
+            return
+        self._idle.setdefault(connection.address, []).append(connection)
+
+    def drop(self, address: str) -> None:
+        """Close what is idle to an address that nobody advertises any more."""
+        for connection in self._idle.pop(address, []):
+            connection.close()
+
+    def addresses(self) -> tuple[str, ...]:
+        """Addresses with idle connections."""
+        return tuple(self._idle)
+
+    def close(self) -> None:
+        """Close all idle connections; those in use are closed when they come back."""
+        self._is_closed = True
+        self.forget()
+
+    def forget(self) -> None:
+        """Close all idle connections and go on."""
+        for address in self.addresses():
+            self.drop(address)

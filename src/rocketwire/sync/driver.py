@@ -1,0 +1,180 @@
+"""Runs operations over blocking sockets, in the thread that asks. The only place that waits."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar, assert_never
+
+from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
+from rocketwire.errors import ConnectionLostError, ProtocolError, RocketMQError, TransportError
+from rocketwire.sync.connection import Connection, Pool
+from rocketwire.wire.command import Reply
+
+T = TypeVar("T")
+
+#: Answers to this many pipelined requests fit into the socket buffers of both sides, so that
+#: writing them all before reading any can't get stuck.
+_PIPELINE = 64
+
+
+class Driver:
+    """Interprets effects."""
+
+    def __init__(self, pool: Pool, clock: Callable[[], float]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    def run(self, operation: Op[T]) -> T:
+        """Run an operation to its end."""
+        try:
+            effect = next(operation)
+            while True:
+                try:
+                    if type(effect) is Invoke:
+                        answer: object = self._invoke(effect)
+                    else:
+                        answer = self._other(effect)
+                except RocketMQError as error:
+                    effect = operation.throw(error)
+                else:
+                    effect = operation.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            operation.close()
+
+    def _invoke(self, effect: Invoke) -> Reply:
+        connection = self._pool.take(effect.address, effect.deadline)
+        try:
+            reply = connection.call(effect.request, effect.deadline, effect.flight)
+        except BaseException:
+            connection.close()
+            raise
+        self._pool.give_back(connection)
+        return reply
+
+    def _other(self, effect: Effect) -> object:
+        if type(effect) is Oneway:
+            self._oneway(effect)
+            return None
+        if type(effect) is Wait:
+            return self._wait(effect)
+        if type(effect) is Sleep:
+            time.sleep(max(0.0, effect.until - self._clock()))
+            return None
+        if type(effect) is InvokeAll:
+            return self._invoke_all(effect)
+        if type(effect) is Invoke:
+            return self._invoke(effect)
+        assert_never(effect)
+
+    def _oneway(self, effect: Oneway) -> None:
+        connection = self._pool.take(effect.address, effect.deadline)
+        try:
+            connection.write_oneway(effect.request, effect.deadline, effect.flight)
+        except BaseException:
+            connection.close()
+            raise
+        self._pool.give_back(connection)
+
+    def _wait(self, effect: Wait) -> bool:
+        event = threading.Event()
+        effect.gate.add_waiter(event.set)
+        return event.wait(max(0.0, effect.deadline - self._clock()))
+
+    def _invoke_all(self, effect: InvokeAll) -> list[Reply | RocketMQError]:
+        """Pipelined: all requests to one address on one connection, all written, then all read."""
+        results: list[Reply | RocketMQError | None] = [None] * len(effect.invokes)
+        for start in range(0, len(effect.invokes), _PIPELINE):
+            rows: dict[str, _Row] = {}
+            for index in range(start, min(start + _PIPELINE, len(effect.invokes))):
+                invoke = effect.invokes[index]
+                row = rows.setdefault(invoke.address, _Row(self._pool, results))
+                row.write(index, invoke)
+            self._read_rows([row for row in rows.values() if row.waiting])
+        return [r if r is not None else TransportError("no answer") for r in results]
+
+    def _read_rows(self, rows: list[_Row]) -> None:
+        """Read whichever has an answer first, so that a slow broker does not age the others'."""
+        try:
+            while rows:
+                limit = max(0.0, min(row.deadline for row in rows) - self._clock())
+                ready = [row for row in rows if row.has_more()]
+                if not ready:
+                    ready = select.select(rows, [], [], limit)[0]
+                for row in ready or [row for row in rows if row.deadline <= self._clock()]:
+                    row.read()
+                rows = [row for row in rows if row.waiting]
+        except BaseException:
+            for row in rows:
+                row.close()
+            raise
+
+
+class _Row:
+    """Requests in a row on one connection."""
+
+    def __init__(self, pool: Pool, results: list[Reply | RocketMQError | None]) -> None:
+        self._pool = pool
+        self._results = results
+        self._connection: Connection | None = None
+        self._failure: RocketMQError | None = None
+        self.waiting: dict[int, Invoke] = {}
+        self._indexes: dict[int, int] = {}
+
+    @property
+    def deadline(self) -> float:
+        """The first moment at which a request of this row is overdue."""
+        return min(invoke.deadline for invoke in self.waiting.values())
+
+    def fileno(self) -> int:
+        """For polling."""
+        return self._connection.fileno() if self._connection is not None else -1
+
+    def has_more(self) -> bool:
+        """Whether an answer is in memory already."""
+        return self._connection is not None and self._connection.has_more()
+
+    def close(self) -> None:
+        """Give up."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def write(self, index: int, invoke: Invoke) -> None:
+        """Write one request; a failure stands for it and for those behind it."""
+        if self._failure is not None:
+            self._results[index] = ConnectionLostError(str(self._failure))
+            return
+        try:
+            if self._connection is None:
+                self._connection = self._pool.take(invoke.address, invoke.deadline)
+            opaque = self._connection.write(invoke.request, invoke.deadline, invoke.flight)
+        except (TransportError, ProtocolError) as error:
+            self._failure = self._results[index] = error
+        else:
+            self.waiting[opaque] = invoke
+            self._indexes[opaque] = index
+
+    def read(self) -> None:
+        """Take one answer, or the end of the connection."""
+        if self._connection is None:
+            return
+        try:
+            reply = self._connection.read(self.deadline)
+        except (TransportError, ProtocolError) as error:
+            for opaque in self.waiting:
+                self._results[self._indexes[opaque]] = error
+            self.waiting.clear()
+            self._connection.close()
+            return
+        if self.waiting.pop(reply.opaque, None) is not None:
+            self._results[self._indexes[reply.opaque]] = reply
+        if not self.waiting:
+            if self._failure is None:
+                self._pool.give_back(self._connection)
+            else:
+                self._connection.close()
