@@ -100,7 +100,9 @@ java_char = JavaChar
 
 def _check_range(value: object, bits: int, name: str) -> None:
     if type(value) is not int or not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise InvalidMessageError(f"{value!r:.60} is not a Java {name}: it has {bits} bits")
+        # Python refuses to print numbers of thousands of digits.
+        shown = "a huge number" if isinstance(value, int) and value.bit_length() > 99 else value
+        raise InvalidMessageError(f"{shown!r:.60} is not a Java {name}: that has {bits} bits")
 
 
 def java_hash(value: object) -> int:
