@@ -50,7 +50,7 @@ class Entry:
         "allow_per_byte", "calm", "cause", "epoch", "expected", "failures", "flights", "good_since",
         "in_words", "last_isolation", "last_latency", "last_wait", "name", "probe_at",
         "probe_epoch", "probe_since", "probe_wait", "proof", "reachable", "recent", "record",
-        "samples", "since", "slow_since", "smoothed", "state", "steady_told", "suspect",
+        "samples", "since", "slow_since", "slow_streak", "smoothed", "state", "steady_told", "suspect",
         "trial_at", "trial_flight", "trial_good", "until", "verdict_at", "watch",
     )  # fmt: skip
 
@@ -97,6 +97,8 @@ class Entry:
         self.probe_wait = 0.0
         self.probe_epoch: int | None = None
         self.slow_since: float | None = None
+        #: Slow answers since the last good one.
+        self.slow_streak = 0
         self.steady_told = False
         self.reachable = True
 

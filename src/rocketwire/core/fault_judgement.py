@@ -176,6 +176,7 @@ class AdaptiveJudge(Judge):
                 self._slow(entry, latency, typical, now)
             return
         entry.feed(latency, self.policy.smoothing)
+        entry.slow_streak = 0
         entry.proof = max(entry.proof, flight.written_at)
         self._good(entry, now)
 
@@ -197,6 +198,7 @@ class AdaptiveJudge(Judge):
         return waited <= self.policy.relative * typical
 
     def _slow(self, entry: Entry, latency: float, typical: float, now: float) -> None:
+        entry.slow_streak += 1
         if not self._place_for_slow(entry, latency, now):
             # Rule 7: the cluster is slow, not the broker. The answer then counts as an ordinary
             # one, so that the others' idea of what is typical follows the cluster.
@@ -221,8 +223,11 @@ class AdaptiveJudge(Judge):
             return True
         if not slow or places == 0:
             return False
-        mildest = min(slow, key=lambda other: other.last_wait)
-        if not self.is_slow(latency + entry.expected, mildest.last_wait):
+        mildest = min(slow, key=lambda other: (other.slow_streak, other.last_wait))
+        # Steady slowness outweighs a lone pause, or one pause elsewhere would shield it for as
+        # long as that isolation lasts.
+        much_slower = self.is_slow(latency + entry.expected, mildest.last_wait)
+        if not much_slower and entry.slow_streak <= mildest.slow_streak:
             return False
         self._return(mildest, now)
         return True
@@ -308,7 +313,11 @@ class AdaptiveJudge(Judge):
         if entry.suspect:
             self._suspect(entry, now)
         entry.calm = (
-            entry.state == "usable" and not entry.suspect and not entry.record and entry.samples > 0
+            entry.state == "usable"
+            and not entry.suspect
+            and not entry.record
+            and not entry.slow_streak
+            and entry.samples > 0
         )
 
     def refresh(self, now: float) -> None:
