@@ -77,6 +77,7 @@ class Instance:
         self.consumers: dict[str, Any] = {}
         #: The topic whose route serves unknown topics, and how many queues those get.
         self.defaults: tuple[str, int] = ("TBW102", 4)
+        self._upkeeper: object | None = None
         self._header = BINARY if config.header == "binary" else JSON
         self.is_plain = (
             config.credentials is None and not config.namespace_v2 and self._header == BINARY
@@ -87,6 +88,21 @@ class Instance:
         return MessageIdMaker(
             s.address, s.pid, int(s.random.random() * 2**32), lambda: int(s.wall() * 1000)
         )
+
+    # -- upkeep ------------------------------------------------------------------------------
+
+    def claim_upkeep(self, who: object) -> bool:
+        """Become the one who keeps this instance up; False while somebody else is."""
+        with self.lock:
+            if self._upkeeper is None:
+                self._upkeeper = who
+            return self._upkeeper is who
+
+    def release_upkeep(self, who: object) -> None:
+        """Leave the upkeep to others."""
+        with self.lock:
+            if self._upkeeper is who:
+                self._upkeeper = None
 
     # -- requests ---------------------------------------------------------------------------
 

@@ -95,9 +95,9 @@ class Sender:
         self.lines = Lines(instance.surroundings.make_lock())
         self.encoder = Encoder(config, instance.ids)
         self.group = with_namespace(config.group, config.namespace)
-        self._positions = positions
+        self.positions = positions
         self._clock: Callable[[], float] = instance.clock
-        self._defaults = (config.default_topic, config.default_topic_queues)
+        self.defaults = (config.default_topic, config.default_topic_queues)
         self._stale_after = config.route_refresh * (3.0 if config.background else 1.0)
         self._default_selector = resolve_selector(config.selector)
 
@@ -138,6 +138,10 @@ class Sender:
         chosen = selector if selector is None or not isinstance(selector, str) else None
         is_pinned = chosen is None or bool(outgoing.sharding_keys) or pins(chosen)
         return Plan(outgoing, queue, chosen, argument, mode, timeout, is_pinned)
+
+    def wire_topic(self, topic: str) -> str:
+        """The name by which servers know a topic."""
+        return with_namespace(topic, self.config.namespace)
 
     def line_up(self, plan: Plan, *, is_accepted: bool) -> None:
         """Take the place of an ordered message in the line of its key."""
@@ -252,7 +256,7 @@ class Sender:
 
     def _locate(self, topic: str, began: float, deadline: float, log: AttemptLog) -> Op[TopicEntry]:
         try:
-            return (yield from locate_topic(self.instance, topic, deadline, *self._defaults))
+            return (yield from locate_topic(self.instance, topic, deadline, *self.defaults))
         except RouteError as error:
             raise log.give_up(began, deadline, error) from error
 
@@ -271,8 +275,8 @@ class Sender:
                 self.instance,
                 entry.topic,
                 limit,
-                default_topic=self._defaults[0] if entry.is_fallback else None,
-                default_queues=self._defaults[1],
+                default_topic=self.defaults[0] if entry.is_fallback else None,
+                default_queues=self.defaults[1],
             )
         except (RouteError, BrokerError, ProtocolError):
             return entry
@@ -314,7 +318,7 @@ class Sender:
             queues: TopicQueues = entry.derived.get("queues") or self.queues_of(entry)
             selector = plan.selector
             if selector is best_queue:
-                queue = queues.best(self._positions, now, failed)
+                queue = queues.best(self.positions, now, failed)
             else:
                 queue = self._select(plan, queues, now, failed)
                 if plan.is_pinned:
@@ -329,7 +333,7 @@ class Sender:
                     entry,
                     queue,
                     is_batch=plan.outgoing.is_batch,
-                    defaults=self._defaults,
+                    defaults=self.defaults,
                 )
             except RouteError as error:
                 raise log.give_up(began, deadline, error) from error
@@ -342,13 +346,13 @@ class Sender:
         selector = cast("Selector", plan.selector)
         outgoing = plan.outgoing
         queue = queues.select(
-            selector, outgoing.message, plan.argument, self._positions, now, failed
+            selector, outgoing.message, plan.argument, self.positions, now, failed
         )
         if len(outgoing.sharding_keys) > 1 and plan.argument is None:
             for message in outgoing.messages:
                 if message.sharding_key is None:
                     continue
-                other = queues.select(selector, message, None, self._positions, now, failed)
+                other = queues.select(selector, message, None, self.positions, now, failed)
                 if other != queue:
                     raise InvalidMessageError(
                         f"the batch has sharding keys of different queues "

@@ -1,0 +1,99 @@
+"""Client instances of this process: who shares one, and who keeps it up.
+
+Every client is its own instance unless it was given an explicit id. Clients with the same
+explicit id share one, and must then agree on everything that belongs to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+
+from rocketwire.config import ClientConfig
+from rocketwire.core.instance import Instance
+from rocketwire.errors import ConfigError
+from rocketwire.surroundings import make_client_id, surroundings
+
+_lock = threading.Lock()
+_shared: dict[str, tuple[Instance, int]] = {}
+
+#: What all clients of one instance must agree on.
+_COMMON = tuple(spec.name for spec in dataclasses.fields(ClientConfig) if spec.name != "hooks")
+
+
+def join_instance(config: ClientConfig) -> Instance:
+    """The instance of a client: its own, or the one that others with its explicit id have.
+
+    Raises:
+        ConfigError: others with that id have other settings.
+    """
+    if config.client_id is None and config.instance_name is None:
+        client_id = make_client_id(None, config.unit_name)
+        return Instance(config, client_id, surroundings())
+    client_id = config.client_id or make_client_id(config.instance_name, config.unit_name)
+    with _lock:
+        found = _shared.get(client_id)
+        if found is None:
+            instance = Instance(config, client_id, surroundings())
+            _shared[client_id] = (instance, 1)
+            return instance
+        instance, count = found
+        _check_agreement(instance.config, config, client_id)
+        _shared[client_id] = (instance, count + 1)
+        return instance
+
+
+def leave_instance(instance: Instance) -> bool:
+    """A client is done with its instance; True if it was the last one."""
+    with _lock:
+        found = _shared.get(instance.client_id)
+        if found is None or found[0] is not instance:
+            return True
+        if found[1] > 1:
+            _shared[instance.client_id] = (instance, found[1] - 1)
+            return False
+        del _shared[instance.client_id]
+        return True
+
+
+def join_group(instance: Instance, group: str) -> None:
+    """Register a producer group.
+
+    Raises:
+        ConfigError: another producer of the instance has the same one.
+    """
+    with instance.lock:
+        if group in instance.producer_groups:
+            raise ConfigError(
+                f"group {group!r} exists already in client {instance.client_id!r}: "
+                "share the producer, or give it another group or client_id"
+            )
+        instance.producer_groups.add(group)
+    instance.heartbeat_bell.ring()
+
+
+def leave_group(instance: Instance, group: str) -> None:
+    """Take a producer group back."""
+    with instance.lock:
+        instance.producer_groups.discard(group)
+
+
+def _check_agreement(ours: ClientConfig, theirs: ClientConfig, client_id: str) -> None:
+    for name in _COMMON:
+        if getattr(ours, name) != getattr(theirs, name):
+            raise ConfigError(
+                f"client {client_id!r} exists already with another {name}: clients that share "
+                "an id share their settings; use another client_id"
+            )
+
+
+def _forget() -> None:
+    """In a forked child nothing is shared with anybody yet."""
+    global _lock  # noqa: PLW0603 - the old one may have been held when the process forked
+    _lock = threading.Lock()
+    _shared.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

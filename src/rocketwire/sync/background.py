@@ -1,0 +1,148 @@
+"""The one thread behind a blocking client: upkeep, and submitted messages.
+
+It runs the asyncio shell on connections of its own, so that a blocking send never shares a socket
+with it. It starts with the client, but loads and opens nothing until there is something to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rocketwire.config import ClientConfig
+from rocketwire.core.effects import Op
+from rocketwire.core.instance import Instance
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from rocketwire.aio.driver import Driver
+
+_log = logging.getLogger("rocketwire.background")
+
+#: A client that lives shorter than this never needs the background.
+_PATIENCE = 0.3
+_Done = Callable[[Any, Exception | None], object]
+
+
+class Background:
+    """A thread with an event loop, for one client."""
+
+    def __init__(
+        self, instance: Instance, config: ClientConfig, *, on_routes: Callable[[], None]
+    ) -> None:
+        self._instance = instance
+        self._config = config
+        self._on_routes = on_routes
+        self._wanted = threading.Event()
+        self._ready = threading.Event()
+        self._inbox: deque[tuple[Op[Any], _Done]] = deque()
+        self._is_called = False
+        self._is_stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop_event: asyncio.Event | None = None
+        self._driver: Driver | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start the thread, if the settings want one."""
+        with self._lock:
+            if self._thread is None and not self._is_stopping:
+                self._thread = threading.Thread(
+                    target=self._main, name="rocketwire-background", daemon=True
+                )
+                self._thread.start()
+
+    def run(self, operation: Op[Any], done: _Done) -> None:
+        """Run an operation there; ``done(result, error)`` is called on that thread."""
+        self._inbox.append((operation, done))
+        if self._is_called:  # somebody has called already, and the loop has not come yet
+            return
+        self._is_called = True
+        if not self._ready.is_set():
+            self.start()
+            self._wanted.set()
+            self._ready.wait()
+        loop = self._loop
+        if loop is None:
+            return
+        try:
+            loop.call_soon_threadsafe(self._drain)
+        except RuntimeError:  # closed in this very moment: stop() settles what is left
+            _log.debug("the background was stopped")
+
+    def stop(self, timeout: float) -> None:
+        """End the thread; what has not begun is left to the caller (``leftovers``)."""
+        self._is_stopping = True
+        self._wanted.set()
+        thread, loop, event = self._thread, self._loop, self._stop_event
+        if loop is not None and event is not None:
+            try:
+                loop.call_soon_threadsafe(event.set)
+            except RuntimeError:
+                _log.debug("the background had stopped by itself")
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+    def leftovers(self) -> list[tuple[Op[Any], _Done]]:
+        """What was handed over and never begun."""
+        found = list(self._inbox)
+        self._inbox.clear()
+        return found
+
+    def _main(self) -> None:
+        self._wanted.wait(_PATIENCE)
+        if self._is_stopping:
+            self._ready.set()
+            return
+        import asyncio
+
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(self._serve())
+        except Exception:  # noqa: BLE001 - nobody else would hear of it
+            _log.exception("the background thread failed")
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        import asyncio
+
+        from rocketwire.aio.driver import Driver
+        from rocketwire.aio.upkeep import Upkeep
+
+        self._loop = asyncio.get_running_loop()
+        self._stop_event = asyncio.Event()
+        driver = self._driver = Driver(self._config, clock=self._instance.clock)
+        upkeep = Upkeep(self._instance, driver, on_routes=self._on_routes)
+        self._ready.set()
+        if self._config.background:
+            upkeep.start()
+        if self._is_stopping:
+            self._stop_event.set()
+        self._drain()
+        await self._stop_event.wait()
+        upkeep.stop()
+        await driver.close()
+
+    def _drain(self) -> None:
+        self._is_called = False
+        driver, inbox = self._driver, self._inbox
+        if driver is None:
+            return
+        while inbox:
+            operation, done = inbox.popleft()
+            driver.start(operation, done)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,150 @@
+"""The handle of a submitted message, and the room that submitted messages take."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from rocketwire.core.effects import Gate
+from rocketwire.message import SendResult
+
+_log = logging.getLogger("rocketwire.producer")
+
+
+class Delivery:
+    """A message that was handed over. Far lighter than a Future: nothing until somebody waits."""
+
+    __slots__ = ("_error", "_gate", "_result", "_run_callback")
+
+    def __init__(self, run_callback: Callable[[Callable[[], Any]], None]) -> None:
+        self._gate = Gate()
+        self._result: SendResult | None = None
+        self._error: Exception | None = None
+        self._run_callback = run_callback
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self._gate.is_open
+
+    def result(self, timeout: float | None = None) -> SendResult:
+        """Wait for the answer.
+
+        Raises:
+            SendFailedError: the send failed.
+            TimeoutError: no answer yet; the send goes on.
+        """
+        if not self._gate.is_open:
+            event = threading.Event()
+            self._gate.add_waiter(event.set)
+            if not event.wait(timeout):
+                raise TimeoutError(f"no answer within {timeout} s; the send goes on")
+        if self._error is not None:
+            raise self._error
+        if self._result is None:
+            raise RuntimeError("a delivery without an outcome")  # can't be: settled sets one
+        return self._result
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Wait for the answer; the error, or None."""
+        try:
+            self.result(timeout)
+        except Exception as error:
+            if error is not self._error:
+                raise
+        return self._error
+
+    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
+        """Call ``callback(delivery)`` on the callback thread when the answer is there."""
+        self._gate.add_waiter(lambda: self._run_callback(lambda: callback(self)))
+
+    def settle(self, result: SendResult | None, error: Exception | None) -> None:
+        """The answer is there."""
+        self._result, self._error = result, error
+        self._gate.open()
+
+
+class CallbackThread:
+    """Runs users' callbacks, one after another, off the thread that reads answers."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def run(self, callback: Callable[[], Any]) -> None:
+        """Call it soon."""
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    thread = threading.Thread(
+                        target=self._main, name="rocketwire-callbacks", daemon=True
+                    )
+                    thread.start()
+                    self._thread = thread
+        self._queue.put(callback)
+
+    def is_current(self) -> bool:
+        """Whether the caller is a callback."""
+        return self._thread is threading.current_thread()
+
+    def stop(self, timeout: float) -> None:
+        """Run what is queued, then end; does nothing from within a callback."""
+        thread = self._thread
+        if thread is not None and not self.is_current():
+            self._queue.put(None)
+            thread.join(timeout)
+
+    def _main(self) -> None:
+        while (callback := self._queue.get()) is not None:
+            try:
+                callback()
+            except Exception:  # noqa: BLE001 - a user's callback must not end the thread
+                _log.exception("a callback of a submitted message failed")
+
+
+class Room:
+    """How much may be in flight: messages and bytes."""
+
+    def __init__(self, messages: int, size: int) -> None:
+        self._messages = messages
+        self._bytes = size
+        self._held_bytes = 0
+        self.held = 0
+        self._waiting = 0
+        self._changed = threading.Condition(threading.Lock())
+
+    def take(self, messages: int, size: int, timeout: float | None) -> bool:
+        """Take room, waiting for it; False if there was none in time. None: take it anyway."""
+        with self._changed:
+            if timeout is not None and not self._fits(messages, size):
+                self._waiting += 1
+                try:
+                    if not self._changed.wait_for(lambda: self._fits(messages, size), timeout):
+                        return False
+                finally:
+                    self._waiting -= 1
+            self.held += messages
+            self._held_bytes += size
+            return True
+
+    def _fits(self, messages: int, size: int) -> bool:
+        # Somebody larger than the whole room may go in when it is empty.
+        return not self.held or (
+            self.held + messages <= self._messages and self._held_bytes + size <= self._bytes
+        )
+
+    def give_back(self, messages: int, size: int) -> None:
+        """An answer came."""
+        with self._changed:
+            self.held -= messages
+            self._held_bytes -= size
+            if self._waiting or not self.held:
+                self._changed.notify_all()
+
+    def wait_until_empty(self, timeout: float | None) -> bool:
+        """Wait until nothing is in flight."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self.held, timeout)

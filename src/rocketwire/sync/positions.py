@@ -1,0 +1,19 @@
+"""Round-robin positions, one set per thread, so that threads never wait for one another."""
+
+from __future__ import annotations
+
+import threading
+
+from rocketwire.core.fault_entries import RandomSource
+from rocketwire.core.selection import RoundRobinCounter
+
+
+class ThreadPositions(threading.local):
+    """Positions of the calling thread; a thread starts at random places."""
+
+    def __init__(self, random: RandomSource) -> None:
+        super().__init__()
+        counter = RoundRobinCounter(random)
+        # Bound methods, not properties: ``next`` is called for every send.
+        self.next = counter.next
+        self.reset = counter.reset
