@@ -60,12 +60,13 @@ class Session(Generic[T]):
         Raises:
             RemoteProtocolError: the stream is broken; close the connection.
         """
+        # All frames are read before anybody is taken off the list: if one is malformed, those whose
+        # answers came before it in the same bytes still wait, and are told of the loss.
+        replies = [Reply(frame) for frame in self._buffer.feed(data)]
+        asked = [decode_command(r.frame) for r in replies if not r.flag & RESPONSE]
         answers: list[tuple[T, Reply]] = []
-        asked: list[Command] = []
-        for frame in self._buffer.feed(data):
-            reply = Reply(frame)
+        for reply in replies:
             if not reply.flag & RESPONSE:
-                asked.append(decode_command(frame))
                 continue
             entry = self.pending.pop(reply.opaque, None)
             if entry is None:

@@ -1,0 +1,414 @@
+"""Runs operations on an event loop.
+
+An operation is advanced right where its answer is read: no task, no future and no coroutine stands
+between the socket and the generator. Whoever wants to wait for the end of one in a coroutine gets
+a future for that, and only then.
+
+Everything here happens on the loop's own thread; only gates may be opened by others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Collection
+from typing import Any, Generic, TypeAlias, TypeVar, assert_never, cast
+
+from rocketwire.aio.connection import Call, Connection, Responder, Waiter, refuse
+from rocketwire.aio.dial import dial
+from rocketwire.config import ClientConfig
+from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
+from rocketwire.errors import ClientClosedError, LocalProtocolError, RocketMQError
+from rocketwire.wire.command import Reply
+
+_log = logging.getLogger("rocketwire.aio")
+
+T = TypeVar("T")
+#: How a suspended operation goes on, and with what; None while it waits.
+Next: TypeAlias = tuple[Callable[[Any], Effect], object] | None
+
+
+class Run(Waiter, Generic[T]):
+    """An operation under way. A subclass says what is done with its end."""
+
+    __slots__ = ("_connections", "_driver", "_op", "_undo", "is_over")
+
+    def __init__(self, driver: Driver, op: Op[T]) -> None:
+        self._driver = driver
+        self._connections = driver.connections
+        self._op = op
+        self._undo: Callable[[], None] | None = None
+        self.connection: Connection | None = None
+        self.is_over = False
+
+    @abstractmethod
+    def settled(self, result: T | None, error: Exception | None) -> None:
+        """The operation has ended: it returned, or it raised. Must not raise."""
+
+    def resume(self, value: object) -> None:
+        """Go on with what was waited for; the first call, with None, starts the operation.
+
+        Written out rather than built from ``_advance``: this is where a message spends its time.
+        """
+        if self.is_over:
+            return
+        try:
+            effect = self._op.send(value)
+        except StopIteration as stop:
+            self.is_over = True
+            self.settled(stop.value, None)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the operation's end
+            self.is_over = True
+            self.settled(None, error)
+            return
+        if type(effect) is Invoke:
+            connection = self._connections.get(effect.address)
+            if connection is not None and connection.is_ready:
+                try:
+                    if connection.issue(self, effect):
+                        return
+                except LocalProtocolError as error:
+                    self._advance((self._op.throw, error))
+                    return
+        self._advance(self._perform(effect))
+
+    def fail(self, error: RocketMQError) -> None:
+        """Go on with an error."""
+        if not self.is_over:
+            self._advance((self._op.throw, error))
+
+    def cancel(self) -> None:
+        """Give up: the operation is closed where it stands, ``settled`` is not called.
+
+        What it had written stays written; the connection drops the answer and goes on.
+        """
+        if self.is_over or getattr(self._op, "gi_running", False):
+            return
+        self.is_over = True
+        # Either may be left over from an earlier wait, and does nothing then.
+        if self._undo is not None:
+            self._undo()
+        if self.connection is not None:
+            self.connection.abandon(self)
+        try:
+            self._op.close()
+        except Exception:  # noqa: BLE001 - the one who cancels is not to blame
+            _log.exception("an operation failed while it was cancelled")
+
+    def _advance(self, step: Next) -> None:
+        while step is not None:
+            go_on, value = step
+            try:
+                effect = go_on(value)
+            except StopIteration as stop:
+                self.is_over = True
+                self.settled(stop.value, None)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the operation's end
+                self.is_over = True
+                self.settled(None, error)
+                return
+            step = self._perform(effect)
+
+    def _perform(self, effect: Effect) -> Next:
+        """Do what an effect says; returns how to go on if there is nothing to wait for."""
+        if type(effect) is Invoke:
+            return self._call(effect)
+        if type(effect) is Oneway:
+            return self._call(effect)
+        if type(effect) is InvokeAll:
+            return self._call_all(effect)
+        if type(effect) is Wait:
+            return self._wait(effect)
+        if type(effect) is Sleep:
+            driver = self._driver
+            delay = max(effect.until - driver.clock(), 0.0)
+            self._undo = driver.loop.call_later(delay, self.resume, None).cancel
+            return None
+        assert_never(effect)
+
+    def _call(self, call: Call) -> Next:
+        try:
+            is_written = self._driver.call(self, call)
+        except RocketMQError as error:
+            return self._op.throw, error
+        return (self._op.send, None) if is_written else None
+
+    def _call_all(self, effect: InvokeAll) -> Next:
+        together = _Together(self, len(effect.invokes))
+        self._undo = together.cancel
+        together.start(self._driver, effect.invokes)
+        return None
+
+    def _wait(self, effect: Wait) -> Next:
+        if effect.gate.is_open:
+            return self._op.send, True
+        waiting = _GateWait(self, self._driver, effect.deadline)
+        self._undo = waiting.cancel
+        effect.gate.add_waiter(waiting.wake)
+        return None
+
+
+class _Together:
+    """Requests that were sent at once, until the last of them is settled."""
+
+    __slots__ = ("_left", "_parts", "_results", "_run")
+
+    def __init__(self, run: Run[Any], count: int) -> None:
+        self._run = run
+        self._parts = [_Part(self, index) for index in range(count)]
+        self._results: list[Reply | RocketMQError | None] = [None] * count
+        # One more than there are: nothing is complete while requests are still being started.
+        self._left = count + 1
+
+    def start(self, driver: Driver, invokes: tuple[Invoke, ...]) -> None:
+        for part, invoke in zip(self._parts, invokes, strict=True):
+            try:
+                driver.call(part, invoke)
+            except RocketMQError as error:
+                part.fail(error)
+        # In a tick of its own: the operation is still in the midst of its yield.
+        driver.loop.call_soon(self._count_down)
+
+    def put(self, index: int, result: Reply | RocketMQError) -> None:
+        if self._results[index] is None:
+            self._results[index] = result
+            self._count_down()
+
+    def _count_down(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._run.resume(self._results)
+
+    def cancel(self) -> None:
+        for part in self._parts:
+            if part.connection is not None and self._results[part.index] is None:
+                part.connection.abandon(part)
+
+
+class _Part(Waiter):
+    """One of several requests that were sent at once."""
+
+    __slots__ = ("_together", "index")
+
+    def __init__(self, together: _Together, index: int) -> None:
+        self._together = together
+        self.index = index
+        self.connection = None
+
+    def resume(self, value: object) -> None:
+        self._together.put(self.index, cast("Reply", value))
+
+    def fail(self, error: RocketMQError) -> None:
+        self._together.put(self.index, error)
+
+
+class _GateWait:
+    """A wait for a gate, with a deadline."""
+
+    __slots__ = ("_is_over", "_loop", "_run", "_thread", "_timer")
+
+    def __init__(self, run: Run[Any], driver: Driver, deadline: float) -> None:
+        self._run = run
+        self._loop = driver.loop
+        self._thread = threading.get_ident()
+        self._is_over = False
+        self._timer: asyncio.TimerHandle | None = None
+        if not math.isinf(deadline):
+            delay = max(deadline - driver.clock(), 0.0)
+            self._timer = self._loop.call_later(delay, self._end, False)  # noqa: FBT003
+
+    def wake(self) -> None:
+        """The gate opened, in whatever thread."""
+        if threading.get_ident() == self._thread:
+            self._loop.call_soon(self._end, True)  # noqa: FBT003
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._end, True)  # noqa: FBT003
+        except RuntimeError:  # the loop was closed: nobody waits any more
+            return
+
+    def _end(self, is_open: bool) -> None:  # noqa: FBT001 - called by the loop
+        if not self._is_over:
+            self.cancel()
+            self._run.resume(is_open)
+
+    def cancel(self) -> None:
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class _Told(Run[T]):
+    """A run whose end is told to a function."""
+
+    __slots__ = ("_on_done",)
+
+    def __init__(
+        self, driver: Driver, op: Op[T], on_done: Callable[[T | None, Exception | None], object]
+    ) -> None:
+        super().__init__(driver, op)
+        self._on_done = on_done
+
+    def settled(self, result: T | None, error: Exception | None) -> None:
+        try:
+            self._on_done(result, error)
+        except Exception:  # noqa: BLE001 - others wait for answers in the same bytes
+            _log.exception("a completion function failed")
+
+
+class _Awaited(Run[T]):
+    """A run whose end a coroutine waits for."""
+
+    __slots__ = ("_error", "_future", "_result")
+
+    async def outcome(self) -> T:
+        self._future: asyncio.Future[T] | None = None
+        self._result: T | None = None
+        self._error: Exception | None = None
+        self.resume(None)
+        if self.is_over:
+            if self._error is not None:
+                raise self._error
+            return cast("T", self._result)
+        self._future = self._driver.loop.create_future()
+        try:
+            return await self._future
+        finally:
+            self.cancel()  # does nothing unless the waiting was cancelled
+
+    def settled(self, result: T | None, error: Exception | None) -> None:
+        future = self._future
+        if future is None:
+            self._result, self._error = result, error
+        elif not future.done():
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(cast("T", result))
+
+
+class Driver:
+    """Operations and connections of one client on one event loop.
+
+    Must be made on the loop's thread, while the loop runs.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        responder: Responder = refuse,
+    ) -> None:
+        """Connect to nobody yet.
+
+        Args:
+            config: time limits, sizes and TLS.
+            clock: the clock that operations use.
+            responder: answers requests that servers make of us.
+
+        Raises:
+            ConfigError: a file named in the TLS settings can't be used.
+        """
+        self.loop = asyncio.get_running_loop()
+        self.clock = clock
+        self.connections: dict[str, Connection] = {}
+        self._config = config
+        self._responder = responder
+        self._is_closed = False
+        self._alive: set[Connection] = set()
+        self._dials: dict[Connection, asyncio.Task[None]] = {}
+        self._context = None
+        if config.tls is not None:
+            from rocketwire.tls import make_context
+
+            self._context = make_context(config.tls)
+
+    def start(self, op: Op[T], on_done: Callable[[T | None, Exception | None], object]) -> Run[T]:
+        """Run an operation; ``on_done(result, error)`` is called at its end, maybe at once."""
+        run = _Told(self, op, on_done)
+        run.resume(None)
+        return run
+
+    async def run(self, op: Op[T]) -> T:
+        """Run an operation and wait for its end; cancelling the wait closes the operation."""
+        return await _Awaited(self, op).outcome()
+
+    def call(self, waiter: Waiter, call: Call) -> bool:
+        """Give a request to its address's connection; True if it was a oneway and is written.
+
+        Raises:
+            ClientClosedError: the driver is closed.
+            LocalProtocolError: the request fits into no frame.
+        """
+        if self._is_closed:
+            raise ClientClosedError("the client was shut down")
+        connection = self.connections.get(call.address)
+        if connection is not None and connection.is_stale():
+            connection.retire()
+            connection = None
+        if connection is None:
+            connection = self._open(call.address)
+        if not connection.is_ready:
+            connection.enqueue(waiter, call)
+            return False
+        if type(call) is Oneway:
+            connection.write_oneway(call)
+            return True
+        if not connection.issue(waiter, call):
+            return self.call(waiter, call)  # it turned stale in this very moment
+        return False
+
+    def retain(self, addresses: Collection[str]) -> None:
+        """Close the connections to all other addresses, each when its last answer has come."""
+        for connection in [c for a, c in self.connections.items() if a not in addresses]:
+            connection.retire()
+
+    async def close(self, limit: float = 1.0) -> None:
+        """Close all connections; whoever still waits is told. What was written gets ``limit``."""
+        self._is_closed = True
+        for connection in list(self._alive):
+            connection.close()
+        # A dial that has connected ends by itself; cutting it short would lose what is written.
+        for task in [t for c, t in self._dials.items() if not c.is_connected]:
+            task.cancel()
+        for _ in range(2):
+            if self._alive:
+                await asyncio.wait([c.closed for c in self._alive], timeout=limit)
+            for connection in list(self._alive):
+                connection.abort()
+        await asyncio.gather(*self._dials.values(), return_exceptions=True)
+
+    def _open(self, address: str) -> Connection:
+        connection = Connection(
+            address,
+            loop=self.loop,
+            clock=self.clock,
+            on_over=self._over,
+            responder=self._responder,
+            limit=self._config.max_frame,
+        )
+        self.connections[address] = connection
+        self._alive.add(connection)
+        connection.closed.add_done_callback(lambda _: self._alive.discard(connection))
+        task = self.loop.create_task(
+            dial(
+                connection,
+                limit=self._config.connect_timeout,
+                tls=self._config.tls,
+                context=self._context,
+            )
+        )
+        self._dials[connection] = task
+        task.add_done_callback(lambda _: self._dials.pop(connection, None))
+        return connection
+
+    def _over(self, connection: Connection) -> None:
+        if self.connections.get(connection.address) is connection:
+            del self.connections[connection.address]
