@@ -89,10 +89,7 @@ def compiled(version: str, sources: Sequence[Path]) -> str:
     and two checkouts with different programs share one cache.
     """
     jars = class_path(version)
-    digest = hashlib.sha256()
-    for source in sorted(sources):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    classes = cache_folder() / version / f"classes-{digest.hexdigest()[:16]}"
+    classes = cache_folder() / version / f"classes-{fingerprint(sources)}"
     if not _is_complete(classes):
         with locked(cache_folder() / f"{version}.lock"):
             if not _is_complete(classes):
@@ -100,11 +97,18 @@ def compiled(version: str, sources: Sequence[Path]) -> str:
     return f"{classes}:{jars}"
 
 
+def fingerprint(sources: Sequence[Path]) -> str:
+    """A short text that changes when a name or a byte of ``sources`` changes."""
+    digest = hashlib.sha256()
+    for source in sorted(sources):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
 def _library(version: str) -> Path:
     if version not in VERSIONS:
         raise ValueError(f"version is {version!r}; the pom is tried with {', '.join(VERSIONS)}")
-    fingerprint = hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]
-    return cache_folder() / version / f"lib-{fingerprint}"
+    return cache_folder() / version / f"lib-{fingerprint([_POM])}"
 
 
 def _is_complete(folder: Path) -> bool:
@@ -123,7 +127,7 @@ def _download(version: str, library: Path) -> None:
         "-DincludeScope=runtime",
         f"-DoutputDirectory={library}",
     ]
-    _run(command, f"the jars of Apache RocketMQ {version}", _MAVEN_LIMIT)
+    run(command, f"the jars of Apache RocketMQ {version}", _MAVEN_LIMIT)
     (library / ".complete").touch()
 
 
@@ -134,14 +138,16 @@ def _compile(jars: str, sources: Sequence[Path], classes: Path) -> None:
     classes.mkdir(parents=True)
     command = ["javac", "-nowarn", "-encoding", "UTF-8", "-d", str(classes), "-cp", jars]
     names = ", ".join(source.name for source in sources)
-    _run([*command, *map(str, sources)], f"the compilation of {names}", _COMPILE_LIMIT)
+    run([*command, *map(str, sources)], f"the compilation of {names}", _COMPILE_LIMIT)
     (classes / ".complete").touch()
 
 
-def _run(command: list[str], what: str, limit: float) -> None:
+def run(command: Sequence[str], what: str, limit: float, folder: Path | None = None) -> None:
+    """Run a tool; ``PreparationError`` with the end of its output when ``what`` was not made."""
     try:
         done = subprocess.run(
-            command,
+            list(command),
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
