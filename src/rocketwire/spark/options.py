@@ -1,0 +1,485 @@
+"""All options of the data source, parsed once, on the driver.
+
+Spark hands over names in lower case and values as text. What is unknown or wrong is refused here,
+with the name as a user would write it; what passes is a frozen value that tasks can rely on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, TypeVar, cast
+
+from rocketwire import config as settings
+from rocketwire.columns.schema import select_columns
+from rocketwire.config import ClientConfig, ProducerConfig, ReaderConfig, canonical
+from rocketwire.errors import ConfigError
+from rocketwire.message import MessageQueue
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+OnBadRow = Literal["fail", "deadletter", "drop"]
+Included = Literal["user", "all", "none"]
+T = TypeVar("T")
+C = TypeVar("C", bound=ClientConfig)
+
+_SCATTERED: Final = (
+    "accessKey", "secretKey", "securityToken", "credentialsFile", "tlsCaFile", "tlsCertFile",
+    "tlsKeyFile", "tlsKeyPassword", "tlsVerify", "tlsServerName",
+)  # fmt: skip
+#: Settings of a client that can't be written as text, or that the data source decides itself.
+_NOT_OPTIONS: Final = frozenset({"credentials", "hooks", "background", "name_servers"})
+#: What Spark itself puts among the options of a source.
+_SPARKS_OWN: Final = frozenset(
+    {
+        "path", "paths", "checkpointlocation", "queryname", "provider", "table", "location",
+        "serialization.format", "outputmode", "triggerinterval",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """Which queues to read: topics by name, by pattern, or single queues."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    queues: tuple[MessageQueue, ...] = ()
+
+    def matches(self, topic: str) -> bool:
+        """Whether a topic is chosen by the pattern."""
+        return self.pattern is not None and re.fullmatch(self.pattern, topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where reading begins or ends. Of the three, ``at_ms`` beats ``offsets`` beats ``default``."""
+
+    default: int
+    offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What to read, how much at once, and which columns."""
+
+    choice: TopicChoice
+    start: Position
+    end: Position
+    latest_if_none_that_new: bool = False
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_trigger_delay: float = 900.0
+    min_partitions: int | None = None
+    max_records: int | None = None
+    join_small: bool = True
+    fail_on_data_loss: bool = True
+    read_timeout: float = 120.0
+    group_id: str | None = None
+    tags: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    properties: Included = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where to write, and what to do with rows that can't be written."""
+
+    topic: str | None = None
+    stamp_rows: bool = True
+    write_id: str | None = None
+    on_bad_row: OnBadRow = "fail"
+    dead_letter_topic: str | None = None
+    summary_file: str | None = None
+    delivery_timeout: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """How to reach the cluster. Values may be secret, so none of them is ever shown."""
+
+    name_servers: tuple[str, ...]
+    values: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def make(self, cls: type[C], **more: Any) -> C:
+        """Settings of one kind of client; those of other kinds are left out."""
+        own = {canonical(spec.name) for spec in dataclasses.fields(cls)}
+        own |= {canonical(name) for name in _SCATTERED}
+        chosen = {name: value for name, value in self.values if canonical(name) in own}
+        try:
+            return settings.from_mapping(
+                cls, {"name_servers": self.name_servers, **more}, mapping=chosen
+            )
+        except ConfigError as error:
+            raise ConfigError(_in_camel_case(str(error))) from None
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def _in_camel_case(text: str) -> str:
+    """An error text of the client with option names as Spark's users write them."""
+    names = {
+        spec.name for cls in (ProducerConfig, ReaderConfig) for spec in dataclasses.fields(cls)
+    }
+    return re.sub(
+        r"\b[a-z]+(?:_[a-z0-9]+)+\b", lambda m: _camel(m[0]) if m[0] in names else m[0], text
+    )
+
+
+class _Raw:
+    """The options as given, by folded name. Takes care of naming them in errors."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in given.items()}
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name.lower())
+        return value.strip() if value is not None and value.strip() else None
+
+    def parse(self, name: str, parser: Callable[[str], T], default: T) -> T:
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            return parser(text)
+        except ConfigError as error:
+            raise ConfigError(f"option {name}: {error}") from None
+
+    def given(self, *names: str) -> list[str]:
+        return [name for name in names if self.text(name) is not None]
+
+
+def _flag(text: str) -> bool:
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
+    raise ConfigError(f"{text!r} is neither true nor false")
+
+
+def _positive(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) == 0:
+        raise ConfigError(f"{text!r} is no whole number above zero")
+    return int(text)
+
+
+def _span(text: str) -> float:
+    value = settings.seconds(text)
+    if value <= 0:
+        raise ConfigError(f"{text!r} is no time above zero, e.g. 120s or 15m")
+    return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in allowed:
+            raise ConfigError(f"{text!r} is none of {', '.join(allowed)}")
+        return text.lower()
+
+    return parse
+
+
+def _tags(text: str) -> tuple[str, ...] | None:
+    tags = tuple(dict.fromkeys(part.strip() for part in text.split("||") if part.strip()))
+    return None if not tags or "*" in tags else tags
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    try:
+        return tuple(select_columns(names).names)
+    except ConfigError as error:
+        raise ConfigError(str(error).removeprefix("columns: ")) from None
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+def parse_moment(text: str) -> int:
+    """Milliseconds since 1970, from themselves or from ISO-8601 with a time zone."""
+    if re.fullmatch(r"[0-9]{1,15}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is no moment: give milliseconds since 1970, or ISO-8601 such as "
+            "2026-01-31T12:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        raise ConfigError(f"{text!r} has no time zone: add Z, or an offset such as +02:00")
+    return int(moment.timestamp() * 1000)
+
+
+def _json_object(text: str, shape: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{text!r} is not JSON like {shape}")
+    return value
+
+
+_OFFSETS_SHAPE: Final = '{"topic":{"broker":{"0":23}}}'
+_ASSIGN_SHAPE: Final = '{"topic":{"broker":[0,1]}}'
+
+
+def _offsets(text: str) -> dict[MessageQueue, int]:
+    found: dict[MessageQueue, int] = {}
+    for topic, brokers in _json_object(text, _OFFSETS_SHAPE).items():
+        for broker, queues in _inner(brokers, text, _OFFSETS_SHAPE).items():
+            for number, offset in _inner(queues, text, _OFFSETS_SHAPE).items():
+                if not number.isdecimal() or type(offset) is not int or offset < EARLIEST:
+                    raise ConfigError(
+                        f"{topic}, {broker}, {number!r}: {offset!r} is no offset; give a number "
+                        "from 0, -2 for earliest or -1 for latest"
+                    )
+                found[MessageQueue(topic, broker, int(number))] = offset
+    return found
+
+
+def _inner(value: object, text: str, shape: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{text!r} is not JSON like {shape}")
+    return value
+
+
+def _assignment(text: str) -> tuple[MessageQueue, ...]:
+    found: list[MessageQueue] = []
+    for topic, brokers in _json_object(text, _ASSIGN_SHAPE).items():
+        for broker, numbers in _inner(brokers, text, _ASSIGN_SHAPE).items():
+            if not isinstance(numbers, list) or not all(
+                type(number) is int and number >= 0 for number in numbers
+            ):
+                raise ConfigError(f"{text!r} is not JSON like {_ASSIGN_SHAPE}")
+            found += [MessageQueue(topic, broker, number) for number in numbers]
+    if not found:
+        raise ConfigError("it names no queue")
+    return tuple(sorted(set(found)))
+
+
+_READ: Final = (
+    "topic", "topics", "topicPattern", "assign", "startingOffsets", "endingOffsets",
+    "startingTimestamp", "endingTimestamp", "startingTimestampStrategy", "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
+    "joinSmallRanges", "failOnDataLoss", "readTimeout", "groupId", "tags", "columns",
+    "includeProperties",
+)  # fmt: skip
+_WRITE: Final = (
+    "topic", "stampRows", "writeId", "onBadRow", "deadLetterTopic", "summaryFile",
+    "deliveryTimeout",
+)  # fmt: skip
+
+
+def _client_names() -> tuple[str, ...]:
+    names = {
+        spec.name for cls in (ProducerConfig, ReaderConfig) for spec in dataclasses.fields(cls)
+    }
+    return (*sorted(_camel(name) for name in names - _NOT_OPTIONS), *_SCATTERED)
+
+
+CLIENT_OPTIONS: Final = _client_names()
+ALL_OPTIONS: Final = ("nameServers", *dict.fromkeys((*_READ, *_WRITE)), *CLIENT_OPTIONS)
+_KNOWN: Final = {canonical(name): name for name in ALL_OPTIONS}
+
+
+def check_names(given: Mapping[str, str]) -> None:
+    """Refuse options that nobody knows.
+
+    Raises:
+        ConfigError: with the nearest known name. Values are not shown: they may be secret.
+    """
+    for name in given:
+        folded = name.lower()
+        if folded in _SPARKS_OWN or folded.startswith(("spark.", "_")):
+            continue
+        if canonical(folded) in _KNOWN:
+            continue
+        near = difflib.get_close_matches(canonical(folded), list(_KNOWN), n=1)
+        hint = f"did you mean {_KNOWN[near[0]]}?" if near else f"known: {', '.join(ALL_OPTIONS)}"
+        raise ConfigError(f"option {name!r} is unknown; {hint}")
+
+
+def client_options(
+    given: Mapping[str, str], environ: Mapping[str, str] | None = None
+) -> ClientOptions:
+    """The part of the options that says how to reach the cluster.
+
+    Args:
+        given: the source's options.
+        environ: the driver's environment, which ``NAMESRV_ADDR`` may come from. Executors have
+            environments of their own, so it is read here only.
+    """
+    check_names(given)
+    raw = _Raw(_spelled(given))
+    environ = environ or {}
+    fallback = environ.get("ROCKETWIRE_NAME_SERVERS") or environ.get("NAMESRV_ADDR")
+    text = raw.text("nameServers") or fallback
+    if not text:
+        raise ConfigError("option nameServers is missing: give host:port of each name server")
+    values = tuple(
+        (name, value) for name in CLIENT_OPTIONS if (value := raw.text(name)) is not None
+    )
+    made = ClientOptions(raw_servers(text), values)
+    made.make(ProducerConfig)  # wrong values are told on the driver, before any job runs
+    return made
+
+
+def _spelled(given: Mapping[str, str]) -> dict[str, str]:
+    """Options under their usual names, however separators were written."""
+    return {_KNOWN.get(canonical(name.lower()), name): value for name, value in given.items()}
+
+
+def raw_servers(text: str) -> tuple[str, ...]:
+    """Name server addresses from an option's text."""
+    try:
+        return settings.name_servers(text)
+    except ConfigError as error:
+        raise ConfigError(_in_camel_case(f"option nameServers: {error}")) from None
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """The options of a read.
+
+    Raises:
+        ConfigError: one is unknown or wrong, or they contradict each other.
+    """
+    check_names(given)
+    raw = _Raw(_spelled(given))
+    least, most = (
+        raw.parse(name, cast("Callable[[str], int | None]", _positive), None)
+        for name in ("minOffsetsPerTrigger", "maxOffsetsPerTrigger")
+    )
+    if least is not None and most is not None and least > most:
+        raise ConfigError(
+            f"option minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger {most}"
+        )
+    positive = cast("Callable[[str], int | None]", _positive)
+    return ReadOptions(
+        choice=_choice(raw),
+        start=_start(raw, streaming=streaming),
+        end=_end(raw, streaming=streaming),
+        latest_if_none_that_new=raw.parse(
+            "startingTimestampStrategy", _one_of("error", "latest"), "error"
+        )
+        == "latest",
+        max_offsets=most,
+        min_offsets=least,
+        max_trigger_delay=raw.parse("maxTriggerDelay", _span, 900.0),
+        min_partitions=raw.parse("minPartitions", positive, None),
+        max_records=raw.parse("maxRecordsPerPartition", positive, None),
+        join_small=raw.parse("joinSmallRanges", _flag, default=True),
+        fail_on_data_loss=raw.parse("failOnDataLoss", _flag, default=True),
+        read_timeout=raw.parse("readTimeout", _span, 120.0),
+        group_id=raw.parse("groupId", _group, None),
+        tags=raw.parse("tags", _tags, None),
+        columns=raw.parse("columns", cast("Callable[[str], Any]", _columns), None),
+        properties=cast(
+            "Included", raw.parse("includeProperties", _one_of("user", "all", "none"), "user")
+        ),
+    )
+
+
+def _group(text: str) -> str | None:
+    settings.check_group(text)
+    return text
+
+
+def _choice(raw: _Raw) -> TopicChoice:
+    given = raw.given("topic", "topics", "topicPattern", "assign")
+    if len(given) != 1:
+        found = f"{' and '.join(given)} are given" if given else "none is given"
+        raise ConfigError(
+            f"exactly one of the options topic, topics, topicPattern, assign says what to read: {found}"
+        )
+    if given[0] == "topicPattern":
+        return TopicChoice(pattern=raw.parse("topicPattern", _pattern, ""))
+    if given[0] == "assign":
+        nothing: tuple[MessageQueue, ...] = ()
+        return TopicChoice(queues=raw.parse("assign", _assignment, nothing))
+    names = _names(raw.text(given[0]) or "")
+    if not names:
+        raise ConfigError(f"option {given[0]} names no topic")
+    return TopicChoice(topics=names)
+
+
+def _start(raw: _Raw, *, streaming: bool) -> Position:
+    default, offsets = _place(raw, "startingOffsets", LATEST if streaming else EARLIEST)
+    if not streaming and (default == LATEST or LATEST in offsets.values()):
+        raise ConfigError(
+            "option startingOffsets: a batch that starts at latest (-1) reads nothing; "
+            "use earliest, offsets, or startingTimestamp"
+        )
+    moment = raw.parse("startingTimestamp", cast("Callable[[str], int | None]", parse_moment), None)
+    return Position(default, offsets, moment)
+
+
+def _end(raw: _Raw, *, streaming: bool) -> Position:
+    if streaming and (given := raw.given("endingOffsets", "endingTimestamp")):
+        raise ConfigError(
+            f"option {given[0]} ends a batch, not a stream; drop it, or use spark.read"
+        )
+    default, offsets = _place(raw, "endingOffsets", LATEST)
+    if default == EARLIEST or EARLIEST in offsets.values():
+        raise ConfigError("option endingOffsets: earliest (-2) is no end; use latest or offsets")
+    moment = raw.parse("endingTimestamp", cast("Callable[[str], int | None]", parse_moment), None)
+    return Position(default, offsets, moment)
+
+
+def _place(raw: _Raw, name: str, default: int) -> tuple[int, dict[MessageQueue, int]]:
+    text = raw.text(name)
+    if text is None:
+        return default, {}
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    if text.lower() in words:
+        return words[text.lower()], {}
+    if not text.startswith("{"):
+        raise ConfigError(f"option {name}: {text!r} is not earliest, latest, or {_OFFSETS_SHAPE}")
+    return default, raw.parse(name, _offsets, {})
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """The options of a write.
+
+    Raises:
+        ConfigError: one is unknown or wrong.
+    """
+    check_names(given)
+    raw = _Raw(_spelled(given))
+    on_bad_row = raw.parse("onBadRow", _one_of("fail", "deadletter", "drop"), "fail")
+    dead_letters = raw.text("deadLetterTopic")
+    if on_bad_row == "deadletter" and dead_letters is None:
+        raise ConfigError("option onBadRow is deadletter: name the topic in deadLetterTopic")
+    return WriteOptions(
+        topic=raw.text("topic"),
+        stamp_rows=raw.parse("stampRows", _flag, default=True),
+        write_id=raw.parse("writeId", _write_id, None),
+        on_bad_row=cast("OnBadRow", on_bad_row),
+        dead_letter_topic=dead_letters,
+        summary_file=raw.text("summaryFile"),
+        delivery_timeout=raw.parse("deliveryTimeout", _span, 120.0),
+    )
+
+
+def _write_id(text: str) -> str | None:
+    if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text) is None:
+        raise ConfigError(f"{text!r}: 1 to 64 letters, digits, dots, dashes or underscores")
+    return text
