@@ -1,5 +1,105 @@
-"""Apache RocketMQ for Python and Spark."""
+"""Apache RocketMQ for Python and Spark.
 
+Importing this starts nothing, opens nothing and logs nothing; what needs asyncio or TLS is loaded
+when it is first used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from rocketwire.config import AutoBatch, Credentials, Tls
+from rocketwire.errors import (
+    Attempt,
+    BrokerError,
+    ClientClosedError,
+    ConfigError,
+    ConnectFailedError,
+    ConnectionLostError,
+    InvalidMessageError,
+    LocalProtocolError,
+    NameServerUnavailableError,
+    NoWritableQueueError,
+    Outcome,
+    PermissionDeniedError,
+    ProtocolError,
+    RemoteProtocolError,
+    RequestTimeoutError,
+    RocketMQError,
+    RouteError,
+    SendFailedError,
+    SendTimeoutError,
+    ServiceNotAvailableError,
+    SystemBusyError,
+    TopicNotFoundError,
+    TransportError,
+    UnknownTopicError,
+)
+from rocketwire.fault_policy import FaultPolicy
+from rocketwire.message import Message, MessageQueue, SendResult, SendStatus, StoredMessage
 from rocketwire.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from rocketwire.aio.producer import AsyncProducer
+    from rocketwire.aio.reader import AsyncReader
+    from rocketwire.sync.producer import Producer
+    from rocketwire.sync.reader import Reader
+
+_LAZY = {
+    "AsyncProducer": "rocketwire.aio.producer",
+    "AsyncReader": "rocketwire.aio.reader",
+    "Producer": "rocketwire.sync.producer",
+    "Reader": "rocketwire.sync.reader",
+}
+
+__all__ = [
+    "AsyncProducer",
+    "AsyncReader",
+    "Attempt",
+    "AutoBatch",
+    "BrokerError",
+    "ClientClosedError",
+    "ConfigError",
+    "ConnectFailedError",
+    "ConnectionLostError",
+    "Credentials",
+    "FaultPolicy",
+    "InvalidMessageError",
+    "LocalProtocolError",
+    "Message",
+    "MessageQueue",
+    "NameServerUnavailableError",
+    "NoWritableQueueError",
+    "Outcome",
+    "PermissionDeniedError",
+    "Producer",
+    "ProtocolError",
+    "Reader",
+    "RemoteProtocolError",
+    "RequestTimeoutError",
+    "RocketMQError",
+    "RouteError",
+    "SendFailedError",
+    "SendResult",
+    "SendStatus",
+    "SendTimeoutError",
+    "ServiceNotAvailableError",
+    "StoredMessage",
+    "SystemBusyError",
+    "Tls",
+    "TopicNotFoundError",
+    "TransportError",
+    "UnknownTopicError",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a client when it is first asked for."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
-from rocketwire.config import ClientConfig
+from rocketwire.config import ClientConfig, from_mapping
 from rocketwire.core.instance import Instance
 from rocketwire.errors import ConfigError
 from rocketwire.surroundings import make_client_id, surroundings
@@ -20,6 +22,34 @@ _shared: dict[str, tuple[Instance, int]] = {}
 
 #: What all clients of one instance must agree on.
 _COMMON = tuple(spec.name for spec in dataclasses.fields(ClientConfig) if spec.name != "hooks")
+
+
+C = TypeVar("C", bound=ClientConfig)
+
+
+def make_config(
+    kind: type[C],
+    name_servers: str | Sequence[str] | None,
+    group: str | None,
+    mapping: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> C:
+    """A client's settings from its arguments, a mapping and the environment.
+
+    Raises:
+        ConfigError: something is wrong with them, or nobody said where the name servers are.
+    """
+    arguments = dict(options)
+    if name_servers is not None:
+        arguments["name_servers"] = name_servers
+    if group is not None:
+        arguments["group"] = group
+    config = from_mapping(kind, arguments, mapping=mapping, environ=os.environ)
+    if not config.name_servers:
+        raise ConfigError(
+            "name_servers is empty: give 'host:port' of a name server, or set NAMESRV_ADDR"
+        )
+    return config
 
 
 def join_instance(config: ClientConfig) -> Instance:

@@ -1,0 +1,361 @@
+"""Reading: operations that ask brokers for offsets and messages.
+
+A queue is asked at its master; where that can't be reached, at a slave. Filters by tag are checked
+again by their text, because brokers compare hashes only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rocketwire.core.effects import Invoke, Op, invoke
+from rocketwire.core.instance import Instance
+from rocketwire.core.lookup import refresh_topic
+from rocketwire.core.naming import with_namespace
+from rocketwire.core.routes import MASTER
+from rocketwire.errors import (
+    ConnectFailedError,
+    InvalidMessageError,
+    ProtocolError,
+    TopicNotFoundError,
+    TransportError,
+)
+from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.wire import headers
+from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode, SystemFlag, error_for
+from rocketwire.wire.command import Reply, Request
+from rocketwire.wire.message_id import decode_offset_message_id
+from rocketwire.wire.stored_message import (
+    Record,
+    iter_records,
+    to_stored_message,
+    unwrap_inner_batch,
+)
+
+#: A broker looks at held pulls every five seconds, and may answer that much late.
+HOLD_SLACK: Final = 6.0
+_INNER = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one pull brought.
+
+    ``next_offset`` is where to go on. ``moved_from`` is the offset that was asked for, if the
+    queue does not have it any more (or not yet) and the broker corrected it.
+    """
+
+    queue: MessageQueue
+    messages: tuple[StoredMessage, ...]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    moved_from: int | None = None
+    suggested_broker_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """A subscription by tags: the text for brokers and the set to check against."""
+
+    expression: str
+    tags: frozenset[str]
+
+    def accepts(self, message: StoredMessage) -> bool:
+        """Whether the tag really is one of these."""
+        return not self.tags or message.tags in self.tags
+
+
+ALL: Final = TagFilter("*", frozenset())
+
+
+def tag_filter(tags: str | None) -> TagFilter:
+    """A filter from ``*``, ``TagA`` or ``TagA || TagB``."""
+    if tags is None or not tags.strip() or tags.strip() == "*":
+        return ALL
+    names = [part.strip() for part in tags.split("||") if part.strip()]
+    if not names:
+        raise InvalidMessageError(f"tags is {tags!r}: give '*', 'TagA' or 'TagA || TagB'")
+    return TagFilter(" || ".join(names), frozenset(names))
+
+
+def read_queues(instance: Instance, topic: str, deadline: float) -> Op[tuple[MessageQueue, ...]]:
+    """The queues of a topic that can be read, in Java's order.
+
+    Raises:
+        TopicNotFoundError: no name server knows the topic.
+    """
+    name = with_namespace(topic, instance.config.namespace)
+    entry = instance.routes.get(name)
+    if entry is None or instance.clock() - entry.fetched_at > instance.config.route_refresh:
+        fresh = yield from refresh_topic(instance, name, deadline)
+        if fresh is None:
+            raise TopicNotFoundError(f"topic {topic} is unknown: check its name, or create it")
+    return instance.routes.read_queues(name)
+
+
+def address_of(instance: Instance, queue: MessageQueue, deadline: float) -> Op[str]:
+    """Where to ask for a queue: its master, else a slave."""
+    name = with_namespace(queue.topic, instance.config.namespace)
+    for is_last in (False, True):
+        entry = instance.routes.get(name)
+        broker = queue.broker if entry is None else entry.owners.get(queue, queue.broker)
+        addresses = instance.routes.addresses_of(broker)
+        if addresses:
+            return addresses.get(MASTER) or addresses[min(addresses)]
+        if not is_last:
+            yield from refresh_topic(instance, name, deadline)
+    raise ConnectFailedError(f"broker {queue.broker} is not registered with any name server")
+
+
+def ask_queue(
+    instance: Instance, queue: MessageQueue, code: int, fields: dict[str, str], deadline: float
+) -> Op[Reply]:
+    """Ask the broker of a queue; where the master can't be reached, its slaves.
+
+    Raises:
+        TransportError: nobody could be reached.
+        BrokerError: the broker refused.
+    """
+    first = yield from address_of(instance, queue, deadline)
+    others = [a for a in instance.routes.addresses_of(queue.broker).values() if a != first]
+    failure: TransportError | None = None
+    for address in (first, *others):
+        try:
+            reply = yield from invoke(address, instance.request(code, fields), deadline)
+        except TransportError as error:
+            failure = failure or error
+            continue
+        if reply.code != ResponseCode.SUCCESS:
+            raise error_for(reply.code, reply.remark, queue.broker)
+        return reply
+    instance.route_bell.ring()
+    raise failure or ConnectFailedError(f"broker {queue.broker} has no address")
+
+
+def min_offset(instance: Instance, queue: MessageQueue, deadline: float) -> Op[int]:
+    """The first offset that the queue still has."""
+    reply = yield from _ask_offset(instance, queue, RequestCode.GET_MIN_OFFSET, deadline)
+    return max(0, headers.decode_offset(reply.ext))
+
+
+def max_offset(instance: Instance, queue: MessageQueue, deadline: float) -> Op[int]:
+    """The offset that the next message will get."""
+    reply = yield from _ask_offset(instance, queue, RequestCode.GET_MAX_OFFSET, deadline)
+    return headers.decode_offset(reply.ext)
+
+
+def _ask_offset(instance: Instance, queue: MessageQueue, code: int, deadline: float) -> Op[Reply]:
+    name = with_namespace(queue.topic, instance.config.namespace)
+    return ask_queue(instance, queue, code, headers.queue(name, queue.id), deadline)
+
+
+def offset_for_time(
+    instance: Instance, queue: MessageQueue, moment: float, group: str, deadline: float
+) -> Op[int]:
+    """The first offset whose message was stored at or after a moment; the end if there is none.
+
+    Brokers disagree: 5.x answers that, 4.9 the nearest message. So the answer is checked.
+    """
+    moment_ms = round(moment * 1000)
+    name = with_namespace(queue.topic, instance.config.namespace)
+    fields = headers.search_offset(name, queue.id, moment_ms)
+    code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+    reply = yield from ask_queue(instance, queue, code, fields, deadline)
+    offset = headers.decode_offset(reply.ext)
+    found = yield from fetch(
+        instance, queue, offset, group=group, max_messages=1, deadline=deadline
+    )
+    if found.messages and found.messages[0].stored_at.timestamp() * 1000 < moment_ms - 0.5:
+        return offset + 1
+    return offset if found.moved_from is None else found.next_offset
+
+
+def pull_request(
+    instance: Instance,
+    queue: MessageQueue,
+    offset: int,
+    *,
+    group: str,
+    max_messages: int,
+    wait: float = 0.0,
+    tags: TagFilter = ALL,
+) -> Request:
+    """A pull that carries its subscription along, so that it needs no heartbeat."""
+    flag = PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if wait > 0 else 0)
+    fields = headers.pull(
+        group=with_namespace(group, instance.config.namespace),
+        topic=with_namespace(queue.topic, instance.config.namespace),
+        queue_id=queue.id,
+        offset=offset,
+        max_messages=max_messages,
+        system_flag=flag,
+        suspend_ms=round(wait * 1000),
+        subscription=tags.expression,
+    )
+    return instance.request(RequestCode.PULL_MESSAGE, fields)
+
+
+def fetch(
+    instance: Instance,
+    queue: MessageQueue,
+    offset: int,
+    *,
+    group: str,
+    max_messages: int = 32,
+    wait: float = 0.0,
+    tags: TagFilter = ALL,
+    deadline: float,
+) -> Op[Fetched]:
+    """Up to so many messages from an offset on; waits for the first one if asked to.
+
+    Raises:
+        TransportError: the broker could not be reached.
+        BrokerError: it refused.
+    """
+    request = pull_request(
+        instance, queue, offset, group=group, max_messages=max_messages, wait=wait, tags=tags
+    )
+    address = yield from address_of(instance, queue, deadline)
+    try:
+        reply = yield from invoke(address, request, deadline)
+    except TransportError:
+        slaves = [a for a in instance.routes.addresses_of(queue.broker).values() if a != address]
+        instance.route_bell.ring()
+        if not slaves or instance.clock() >= deadline:
+            raise
+        reply = yield from invoke(slaves[0], request, deadline)
+    return read_pull(reply, queue, offset, tags)
+
+
+def fetch_call(
+    instance: Instance,
+    queue: MessageQueue,
+    offset: int,
+    *,
+    group: str,
+    max_messages: int,
+    tags: TagFilter,
+    deadline: float,
+) -> Op[Invoke]:
+    """The same as an effect, to be sent together with others."""
+    address = yield from address_of(instance, queue, deadline)
+    request = pull_request(
+        instance, queue, offset, group=group, max_messages=max_messages, tags=tags
+    )
+    return Invoke(address, request, deadline)
+
+
+def read_pull(reply: Reply, queue: MessageQueue, offset: int, tags: TagFilter) -> Fetched:
+    """What a broker's answer to a pull says.
+
+    Raises:
+        BrokerError: it is a refusal.
+    """
+    code = reply.code
+    if code not in {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }:
+        raise error_for(code, reply.remark, queue.broker)
+    found = headers.decode_pull_reply(reply.ext)
+    messages: tuple[StoredMessage, ...] = ()
+    if code == ResponseCode.SUCCESS:
+        messages = tuple(
+            message
+            for record in iter_records(reply.body)
+            for message in _messages_of(record, queue, found.offset_delta)
+            if message.offset >= offset and tags.accepts(message)
+        )
+    is_moved = code == ResponseCode.PULL_OFFSET_MOVED and found.next_offset != offset
+    return Fetched(
+        queue,
+        messages,
+        found.next_offset
+        if code != ResponseCode.PULL_NOT_FOUND
+        else max(offset, found.next_offset),
+        found.min_offset,
+        found.max_offset,
+        offset if is_moved else None,
+        found.suggested_broker_id,
+    )
+
+
+def _messages_of(record: Record, queue: MessageQueue, delta: int) -> list[StoredMessage]:
+    records = unwrap_inner_batch(record) if record.system_flag & _INNER == _INNER else [record]
+    return [to_stored_message(r, broker=queue.broker, offset_delta=delta) for r in records]
+
+
+def message_by_offset_id(
+    instance: Instance, offset_id: str, deadline: float, *, topic: str | None = None
+) -> Op[StoredMessage]:
+    """The message that a broker stored under an offset id, which names the broker's address.
+
+    Raises:
+        InvalidMessageError: the id is malformed.
+    """
+    try:
+        place = decode_offset_message_id(offset_id)
+    except ProtocolError as error:
+        raise InvalidMessageError(f"{offset_id!r} is no offset message id: {error}") from None
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    address = instance.routes.translate(f"{host}:{place.port}")
+    fields = headers.view_message(place.offset, topic=topic)
+    request = instance.request(RequestCode.VIEW_MESSAGE_BY_ID, fields)
+    reply = yield from invoke(address, request, deadline)
+    if reply.code != ResponseCode.SUCCESS:
+        raise error_for(reply.code, reply.remark, address)
+    known = instance.routes.masters().items()
+    broker = next((name for name, where in known if where == address), address)
+    for record in iter_records(reply.body):
+        return to_stored_message(record, broker=broker)
+    raise InvalidMessageError(f"{address} has no message under {offset_id!r}")
+
+
+def messages_by_key(
+    instance: Instance,
+    topic: str,
+    key: str,
+    *,
+    unique: bool,
+    max_messages: int,
+    begin: float,
+    end: float,
+    deadline: float,
+) -> Op[tuple[StoredMessage, ...]]:
+    """Messages that brokers have indexed under a key, oldest first."""
+    yield from read_queues(instance, topic, deadline)
+    name = with_namespace(topic, instance.config.namespace)
+    found: list[StoredMessage] = []
+    entry = instance.routes.get(name)
+    is_signed = instance.config.credentials is not None
+    for broker in sorted({data.broker for data in entry.route.queues} if entry else ()):
+        fields = headers.query_message(
+            topic=name,
+            key=key,
+            max_messages=32 if unique else max_messages,
+            begin_ms=round(begin * 1000),
+            end_ms=min(round(end * 1000), 2**63 - 1),
+            unique=None if is_signed else unique,
+        )
+        queue = MessageQueue(topic, broker, 0)
+        address = yield from address_of(instance, queue, deadline)
+        request = instance.request(RequestCode.QUERY_MESSAGE, fields)
+        reply = yield from invoke(address, request, deadline)
+        if reply.code == ResponseCode.QUERY_NOT_FOUND:
+            continue
+        if reply.code != ResponseCode.SUCCESS:
+            raise error_for(reply.code, reply.remark, broker)
+        found += [to_stored_message(r, broker=broker) for r in iter_records(reply.body)]
+    # The index knows hashes only, so that strangers may be among them.
+    own = [m for m in found if _has_key(m, key, unique=unique)]
+    return tuple(sorted(own, key=lambda m: (m.stored_at, m.queue, m.offset))[:max_messages])
+
+
+def _has_key(message: StoredMessage, key: str, *, unique: bool) -> bool:
+    if unique:
+        return message.message_id == key
+    return key in (message.keys or "").split() or message.message_id == key

@@ -1,0 +1,171 @@
+"""What blocking clients have in common: their life, their sockets, and what a fork does to them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+import weakref
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from rocketwire.config import ClientConfig
+from rocketwire.core.effects import Op
+from rocketwire.errors import ClientClosedError
+from rocketwire.registry import join_instance, leave_instance
+from rocketwire.sync.background import Background
+from rocketwire.sync.connection import Connector, Pool
+from rocketwire.sync.driver import Driver
+
+C = TypeVar("C", bound=ClientConfig)
+T = TypeVar("T")
+
+_live: weakref.WeakSet[BlockingClient[ClientConfig]] = weakref.WeakSet()
+
+
+class BlockingClient(Generic[C]):
+    """A client that waits in the thread that asks. A context manager.
+
+    Without ``with``, call ``start()`` first and ``shutdown()`` in the end.
+    """
+
+    _what = "client"
+
+    def __init__(self, config: C) -> None:
+        self._state = "new"
+        self._config = config
+        self._start_lock = threading.Lock()
+
+    def start(self) -> Self:
+        """Make it ready; a second call does nothing.
+
+        Raises:
+            ClientClosedError: it was shut down.
+            ConfigError: it does not go with the clients whose instance it shares.
+        """
+        with self._start_lock:
+            if self._state == "closed":
+                raise ClientClosedError(f"this {self._what} was shut down: make a new one")
+            if self._state == "new":
+                self._open()
+                self._state = "running"
+                _live.add(self)  # type: ignore[arg-type]  # any config will do there
+        return self
+
+    def shutdown(self) -> None:
+        """Finish what is under way, and close; a second call does nothing."""
+        with self._start_lock:
+            was_running = self._state == "running"
+            self._state = "closed"
+        if not was_running:
+            return
+        _live.discard(self)  # type: ignore[arg-type]
+        try:
+            self._closing()
+        finally:
+            leave_instance(self._instance)
+            self._pool.close()
+
+    def _open(self) -> None:
+        config = self._config
+        instance = self._instance = join_instance(config)
+        try:
+            self._pool = Pool(
+                Connector(
+                    clock=instance.clock,
+                    connect_timeout=config.connect_timeout,
+                    tls=config.tls,
+                    max_frame=config.max_frame,
+                )
+            )
+            self._driver = Driver(self._pool, instance.clock)
+            self._background = Background(instance, config, on_routes=self._close_unused)
+            self._opened()
+        except BaseException:
+            leave_instance(instance)
+            raise
+        if config.background:
+            self._background.start()
+
+    def _opened(self) -> None:
+        """What a kind of client sets up besides."""
+
+    def _closing(self) -> None:
+        """What a kind of client does before its sockets are closed."""
+        self._background.stop(1.0)
+
+    def _close_unused(self) -> None:
+        """Close idle sockets to addresses that no route has any more."""
+        wanted = self._instance.routes.addresses() | set(self._config.name_servers)
+        for address in self._pool.addresses():
+            if address not in wanted:
+                self._pool.drop(address)
+
+    def _run(self, operation: Op[T]) -> T:
+        if self._state != "running":
+            raise self._not_running()
+        return self._driver.run(operation)
+
+    def _deadline(self) -> float:
+        """For requests that are no sends."""
+        if self._state != "running":
+            raise self._not_running()
+        return self._instance.clock() + self._config.request_timeout
+
+    def _not_running(self) -> ClientClosedError:
+        if self._state == "new":
+            return ClientClosedError(
+                f"this {self._what} was not started: use it in a with statement, or call start()"
+            )
+        return ClientClosedError(f"this {self._what} was shut down: make a new one")
+
+    @property
+    def client_id(self) -> str:
+        """The id by which brokers know this client; empty before the start."""
+        return self._instance.client_id if self._state != "new" else ""
+
+    def after_fork(self) -> None:
+        """In a forked child: fresh sockets, locks and ids.
+
+        The parent's sockets are closed here, never shut down, so that the parent is unharmed.
+        """
+        old_pool = self._pool
+        self._start_lock = threading.Lock()
+        self._open()
+        old_pool.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", "") == "running":
+            warnings.warn(
+                f"unclosed {self._what} {self._instance.client_id}: use it in a with statement, "
+                "or call shutdown()",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+            self._background.stop(0)
+            self._pool.close()
+
+    def __repr__(self) -> str:
+        servers = ";".join(self._config.name_servers)
+        return f"{type(self).__name__}({servers!r}, {self._state})"
+
+
+def _renew_all() -> None:
+    for client in list(_live):
+        client.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
