@@ -21,6 +21,7 @@ from typing import Final, TypeAlias, cast
 
 from rocketwire.core.effects import Invoke, Oneway
 from rocketwire.errors import (
+    ClientClosedError,
     ConnectFailedError,
     ConnectionLostError,
     LocalProtocolError,
@@ -125,7 +126,6 @@ class Connection(asyncio.Protocol):
         self._sweep_at = math.inf
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._broken: RemoteProtocolError | None = None
-        self._ending: str | None = None
         self._is_paused = False
         self._is_silent = False
 
@@ -256,9 +256,12 @@ class Connection(asyncio.Protocol):
             self.connection_lost(None)
             return
         self._finish()
-        self._fail_line(text, cause)
-        if not self.closed.done():
-            self.closed.set_result(None)
+        while self._line:
+            waiter, _ = self._line.popitem(last=False)
+            error = ConnectFailedError(f"{self.address} {text}")
+            error.__cause__ = cause
+            waiter.fail(error)
+        self._set_closed()
 
     def pause_writing(self) -> None:
         """The peer does not read fast enough."""
@@ -294,16 +297,15 @@ class Connection(asyncio.Protocol):
         self._out.clear()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        if not self.closed.done():
-            self.closed.set_result(None)
-        if self._ending is None:
-            self._ending = "closed the connection before it answered"
-            if exc is not None:
-                self._ending = f"was lost before it answered: {in_words(exc)}"
-        self._fail_all(exc)
+        self._set_closed()
+        ending = "closed the connection before it answered"
+        if self._broken is not None:
+            ending = f"was disconnected, because it broke the protocol: {self._broken}"
+        elif exc is not None:
+            ending = f"was lost before it answered: {in_words(exc)}"
+        self._fail_all(f"{self.address} {ending}", self._broken or exc)
 
-    def _fail_all(self, cause: BaseException | None = None) -> None:
-        text, cause = self._ending or "", self._broken or cause
+    def _fail_all(self, text: str, cause: BaseException | None) -> None:
         for waiter in self.session.lose():
             waiter.fail(_lost(text, cause, written=True))
         while self._line:
@@ -320,20 +322,24 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """The client closes: nobody gets an answer any more, what is written still leaves."""
         self._finish()
-        self._ending = "was disconnected by the shutdown of this client"
+        for waiter in [*self.session.lose(), *self._line]:
+            self._line.pop(waiter, None)
+            waiter.fail(ClientClosedError("the client was shut down before the answer came"))
         if self._transport is None:
-            self.connect_failed("was not connected before the shutdown of this client")
-            return
-        self._fail_all()
+            self._set_closed()
         self._close_if_done()
 
     def abort(self) -> None:
         """Close at once, whatever is still to be written."""
         self._finish()
         if self._transport is None:
-            self.connect_failed("was not connected before the shutdown of this client")
+            self._set_closed()
         else:
             self._transport.abort()
+
+    def _set_closed(self) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
 
     def _finish(self) -> None:
         self.is_ready = False
@@ -354,18 +360,10 @@ class Connection(asyncio.Protocol):
     def _break(self, error: RemoteProtocolError) -> None:
         _log.warning("%s broke the protocol, its connection is closed: %s", self.address, error)
         self._broken = error
-        self._ending = f"was disconnected, because it broke the protocol: {error}"
         if self._transport is not None:
             self._transport.abort()
         # The transport tells of the loss in the next tick; nobody may write to it until then.
         self._finish()
-
-    def _fail_line(self, text: str, cause: BaseException | None) -> None:
-        while self._line:
-            waiter, _ = self._line.popitem(last=False)
-            error = ConnectFailedError(text)
-            error.__cause__ = cause
-            waiter.fail(error)
 
     # -- requests of the peer ---------------------------------------------------------------
 
@@ -416,7 +414,7 @@ class Connection(asyncio.Protocol):
             # Resuming one may have cancelled another.
             if opaque in pending:
                 self.session.abandon(opaque)
-                text = f"gave no answer in {_span(waiter.deadline - waiter.issued)}"
+                text = f"{self.address} gave no answer in {_span(waiter.deadline - waiter.issued)}"
                 waiter.fail(RequestTimeoutError(text, written=True))
 
     def _sweep_line(self, now: float) -> None:
@@ -425,10 +423,10 @@ class Connection(asyncio.Protocol):
             if self._line.pop(waiter, None) is None:
                 continue
             if self._transport is None:
-                text = f"could not be reached: no connection in {_span(now - self._began)}"
+                text = f"{self.address} could not be reached: no connection in {_span(now - self._began)}"
                 waiter.fail(ConnectFailedError(text))
             else:
-                text = "did not read what was sent before, so the request was not written in time"
+                text = f"{self.address} did not read, so the request was not written in time"
                 waiter.fail(RequestTimeoutError(text))
 
 

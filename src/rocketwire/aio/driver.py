@@ -15,7 +15,7 @@ import math
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never, cast
 
 from rocketwire.aio.connection import Call, Connection, Responder, Waiter, refuse
@@ -43,6 +43,7 @@ class Run(Waiter, Generic[T]):
         self._op = op
         self._undo: Callable[[], None] | None = None
         self.connection: Connection | None = None
+        self.issued = 0.0
         self.is_over = False
 
     @abstractmethod
@@ -262,15 +263,18 @@ class _Told(Run[T]):
             _log.exception("a completion function failed")
 
 
-class _Awaited(Run[T]):
-    """A run whose end a coroutine waits for."""
+class Awaited(Run[T]):
+    """A run that begins when it is awaited; cancelling the wait closes the operation."""
 
     __slots__ = ("_error", "_future", "_result")
 
-    async def outcome(self) -> T:
+    def __init__(self, driver: Driver, op: Op[T]) -> None:
+        super().__init__(driver, op)
         self._future: asyncio.Future[T] | None = None
         self._result: T | None = None
         self._error: Exception | None = None
+
+    def __await__(self) -> Generator[Any, None, T]:
         self.resume(None)
         if self.is_over:
             if self._error is not None:
@@ -278,11 +282,13 @@ class _Awaited(Run[T]):
             return cast("T", self._result)
         self._future = self._driver.loop.create_future()
         try:
-            return await self._future
+            return (yield from self._future)
         finally:
-            self.cancel()  # does nothing unless the waiting was cancelled
+            if not self.is_over:
+                self.cancel()
 
     def settled(self, result: T | None, error: Exception | None) -> None:
+        """Wake the one who waits."""
         future = self._future
         if future is None:
             self._result, self._error = result, error
@@ -322,6 +328,7 @@ class Driver:
         self._config = config
         self._responder = responder
         self._is_closed = False
+        self._late = 0
         self._alive: set[Connection] = set()
         self._dials: dict[Connection, asyncio.Task[None]] = {}
         self._context = None
@@ -338,7 +345,7 @@ class Driver:
 
     async def run(self, op: Op[T]) -> T:
         """Run an operation and wait for its end; cancelling the wait closes the operation."""
-        return await _Awaited(self, op).outcome()
+        return await Awaited(self, op)
 
     def call(self, waiter: Waiter, call: Call) -> bool:
         """Give a request to its address's connection; True if it was a oneway and is written.
@@ -396,7 +403,7 @@ class Driver:
         )
         self.connections[address] = connection
         self._alive.add(connection)
-        connection.closed.add_done_callback(lambda _: self._alive.discard(connection))
+        connection.closed.add_done_callback(lambda _: self._forget(connection))
         task = self.loop.create_task(
             dial(
                 connection,
@@ -408,6 +415,16 @@ class Driver:
         self._dials[connection] = task
         task.add_done_callback(lambda _: self._dials.pop(connection, None))
         return connection
+
+    @property
+    def late_replies(self) -> int:
+        """Replies that came after their request was given up."""
+        return self._late + sum(c.session.late for c in self._alive)
+
+    def _forget(self, connection: Connection) -> None:
+        if connection in self._alive:
+            self._alive.remove(connection)
+            self._late += connection.session.late
 
     def _over(self, connection: Connection) -> None:
         if self.connections.get(connection.address) is connection:

@@ -43,6 +43,7 @@ from rocketwire.core.stats import Counters
 from rocketwire.core.targets import SendTarget, target_for
 from rocketwire.errors import (
     BrokerError,
+    ClientClosedError,
     ConnectFailedError,
     InvalidMessageError,
     LocalProtocolError,
@@ -231,7 +232,7 @@ class Sender:
                     self._written(target, flight, now, log)
                     return None
                 reply: Reply = yield Invoke(target.address, request, limit, flight)
-            except (TransportError, ProtocolError) as error:
+            except (TransportError, ProtocolError, ClientClosedError) as error:
                 self._broke(target, flight, now, error, log)
             except GeneratorExit:
                 faults.cancelled(flight)
@@ -410,7 +411,7 @@ class Sender:
         log: AttemptLog,
     ) -> None:
         now = self._clock()
-        if isinstance(error, LocalProtocolError):
+        if isinstance(error, (LocalProtocolError, ClientClosedError)):  # not the broker's fault
             self.instance.faults.cancelled(flight)
         else:
             self.instance.faults.broke(flight, now, error)

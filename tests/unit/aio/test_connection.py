@@ -160,7 +160,7 @@ def test_a_refused_connection_says_so_and_was_not_written(run, driving, free_add
         async with driving() as driver:
             results = await driver.run(ask_many(free_address, 3))
             assert [type(e) for e in results] == [ConnectFailedError] * 3
-            assert {str(e) for e in results} == {"refused the connection"}
+            assert {str(e) for e in results} == {f"{free_address} refused the connection"}
             assert not any(e.written for e in results)
             assert not driver.connections
 
@@ -171,7 +171,7 @@ def test_a_name_with_several_addresses_that_all_refuse_is_a_refusal(run, driving
     async def main():
         async with driving() as driver:
             port = free_address.rpartition(":")[2]
-            with pytest.raises(ConnectFailedError, match=r"^refused the connection$"):
+            with pytest.raises(ConnectFailedError, match=r":\d+ refused the connection$"):
                 await driver.run(ask(f"localhost:{port}"))
 
     run(main())
@@ -227,7 +227,7 @@ def test_the_connect_timeout_ends_the_wait_of_all(run, driving):
         with full_listener() as address:
             async with driving(connect_timeout=0.1) as driver:
                 results = await driver.run(ask_many(address, 2))
-                expected = "could not be reached: no connection in 0.1 s"
+                expected = f"{address} could not be reached: no connection in 0.1 s"
                 assert [str(e) for e in results] == [expected] * 2
                 assert address not in driver.connections
 
