@@ -25,6 +25,8 @@ _log = logging.getLogger("rocketwire.background")
 
 #: A client that lives shorter than this never needs the background.
 _PATIENCE = 0.3
+#: Submitted messages that are begun in one go.
+_AT_ONCE = 128
 _Done = Callable[[Any, Exception | None], object]
 
 
@@ -134,9 +136,14 @@ class Background:
         driver, inbox = self._driver, self._inbox
         if driver is None:
             return
-        while inbox:
+        for _ in range(_AT_ONCE):
+            if not inbox:
+                return
             operation, done = inbox.popleft()
             driver.start(operation, done)
+        # Answers are read between two rounds: a long line must not look like a slow broker.
+        self._is_called = True
+        driver.loop.call_soon(self._drain)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
