@@ -14,6 +14,7 @@ import pytest
 from rocketwire.errors import ProtocolError
 from rocketwire.wire import headers
 from rocketwire.wire.batch import decode_batch
+from rocketwire.wire.broker_requests import decode_reset_offsets
 from rocketwire.wire.client_bodies import (
     decode_consumer_list,
     decode_lock_reply,
@@ -24,7 +25,11 @@ from rocketwire.wire.command import Reply, decode_command
 from rocketwire.wire.compression import available, decompress
 from rocketwire.wire.framing import FrameBuffer
 from rocketwire.wire.lenient_json import loads, loads_tolerant
-from rocketwire.wire.message_id import decode_message_id, decode_offset_message_id
+from rocketwire.wire.message_id import (
+    decode_message_id,
+    decode_offset_message_id,
+    decode_recall_handle,
+)
 from rocketwire.wire.properties import decode_properties_bytes
 from rocketwire.wire.route import (
     decode_cluster_info,
@@ -158,12 +163,20 @@ DECODERS = {
         decode_lock_reply,
         [vector("lock")[0].replace(b"mqSet", b"lockOKMQSet")],
     ),
+    "offsets set by hand": (
+        lambda data: decode_reset_offsets({"topic": "T", "group": "g"}, data),
+        [b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"T"}:7}}'],
+    ),
     "trace": (
         decode_trace,
         vector("trace.Pub", "trace.SubBefore", "trace.SubAfter", "trace.EndTransaction"),
     ),
     "unique id": (text(decode_message_id), [b"7F00000100010000000200000000000A"]),
     "offset id": (text(decode_offset_message_id), [VECTORS["offset_id.v4"].encode()]),
+    "recall handle": (
+        text(decode_recall_handle),
+        [b"djEgVCBicm9rZXItYSAxNzAwMDAwMDAxMDAwIDdGMDAwMDAxMDAwMQ=="],
+    ),
     "fields": (read_fields, [b"M,1,2,3,4,5,g,T,TBW102,4,0,0,1700000000000,0,p,0,false,16,true,b"]),
     "frames": (read_frames, FRAMES),
     "replies": (read_replies, FRAMES),

@@ -2,7 +2,8 @@
 
 One function per request gives its ext fields by Java's names, all as text; fields that are None or
 empty are left out, because a binary header can't tell empty from absent. What to ask for is decided
-in ``core``. The JSON bodies that go with them are made in ``client_bodies``.
+in ``core``. The JSON bodies that go with them are made in ``client_bodies``; requests that come *from*
+a broker are read in ``broker_requests``.
 """
 
 from __future__ import annotations
@@ -405,33 +406,6 @@ def end_transaction(  # noqa: PLR0913
         fromTransactionCheck=from_check, msgId=message_id, transactionId=transaction_id,
         bname=broker,
     )  # fmt: skip
-
-
-class TransactionCheck(NamedTuple):
-    """A broker asks what became of a transaction."""
-
-    queue_offset: int
-    commit_log_offset: int
-    message_id: str | None
-    transaction_id: str | None
-    offset_message_id: str | None
-    broker: str | None
-
-
-def decode_transaction_check(ext: Mapping[str, str]) -> TransactionCheck:
-    """The fields of CHECK_TRANSACTION_STATE, which a broker sends to a producer.
-
-    Raises:
-        RemoteProtocolError: an offset is missing or garbled.
-    """
-    return TransactionCheck(
-        int_field(ext, "tranStateTableOffset"),
-        int_field(ext, "commitLogOffset"),
-        ext.get("msgId") or None,
-        ext.get("transactionId") or None,
-        ext.get("offsetMsgId") or None,
-        ext.get("bname") or None,
-    )
 
 
 def recall_message(

@@ -1,4 +1,4 @@
-"""The two names that a message has.
+"""The two names that a message has, and the handle by which a timed one is called back.
 
 The *unique id* is made by the producer before the message is sent: address, process, salt, time
 and a counter in hexadecimal. The *offset id* is made by the broker: its address and the place in
@@ -7,6 +7,7 @@ its commit log. Both are laid out as Java lays them out, so that its tools can r
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -163,6 +164,38 @@ def decode_offset_message_id(
     if not 0 <= port < 65536 or offset < 0:
         raise error(f"offset id {text!r} names port {port} and offset {offset}, which can't be")
     return OffsetId(host_text(data[:-12]), port, offset)
+
+
+class RecallHandle(NamedTuple):
+    """What a broker gives for a timed message, by which it can be called back."""
+
+    topic: str
+    broker: str
+    deliver_ms: int
+    message_id: str
+
+
+def encode_recall_handle(handle: RecallHandle) -> str:
+    """The handle as text. ``deliver_ms`` is as the broker keeps it, one more than was asked for."""
+    text = f"v1 {handle.topic} {handle.broker} {handle.deliver_ms} {handle.message_id}"
+    return urlsafe_b64encode(text.encode()).decode()
+
+
+def decode_recall_handle(
+    text: str, *, error: type[ProtocolError] = RemoteProtocolError
+) -> RecallHandle:
+    """The parts of a handle, of which the broker's name says whom to ask.
+
+    ``error`` is raised when it is not one.
+    """
+    try:
+        version, topic, broker, moment, message_id = urlsafe_b64decode(text).decode().split(" ")
+    except ValueError:
+        version = topic = broker = moment = message_id = ""
+    sound = moment.isdecimal() and len(moment) < 20 and topic and broker and message_id
+    if version != "v1" or not sound:
+        raise error(f"{text[:80]!r} is not a recall handle: give the one that the send returned")
+    return RecallHandle(topic, broker, int(moment), message_id)
 
 
 def _from_hex(text: str, sizes: tuple[int, ...], what: str, error: type[ProtocolError]) -> bytes:

@@ -284,13 +284,6 @@ def test_a_query_that_will_be_signed_leaves_the_odd_field_out():
     assert headers.UNIQUE_KEY_QUERY not in ext
 
 
-def test_a_transaction_check():
-    ext = {"tranStateTableOffset": "1", "commitLogOffset": "2", "msgId": "M", "bname": "b"}
-    assert headers.decode_transaction_check(ext) == (1, 2, "M", None, None, "b")
-    with pytest.raises(RemoteProtocolError, match="commitLogOffset"):
-        headers.decode_transaction_check({"tranStateTableOffset": "1"})
-
-
 def test_the_earliest_time():
     assert headers.decode_timestamp({"timestamp": "-1"}) == -1
     with pytest.raises(RemoteProtocolError, match="timestamp"):

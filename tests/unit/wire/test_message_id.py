@@ -9,9 +9,12 @@ from rocketwire.errors import LocalProtocolError, RemoteProtocolError
 from rocketwire.wire.message_id import (
     MessageIdMaker,
     OffsetId,
+    RecallHandle,
     UniqueId,
     decode_message_id,
     decode_offset_message_id,
+    decode_recall_handle,
+    encode_recall_handle,
     host_bytes,
     host_text,
     local_month,
@@ -177,3 +180,31 @@ def test_addresses_are_the_same_after_a_round_trip(text):
 def test_names_are_not_addresses():
     with pytest.raises(LocalProtocolError, match="resolved"):
         host_bytes("localhost")
+
+
+def test_a_recall_handle_is_the_published_vector():
+    handle = RecallHandle("T", "broker-a", 1700000001000, "7F0000010001")
+    text = "djEgVCBicm9rZXItYSAxNzAwMDAwMDAxMDAwIDdGMDAwMDAxMDAwMQ=="
+    assert encode_recall_handle(handle) == text
+    assert decode_recall_handle(text) == handle
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "é",
+        "djEgVCBicm9rZXItYSAxNzAwMDAwMDAxMDAwIDdGMDAwMDAxMDAwMQ",
+        encode_recall_handle(RecallHandle("T", "", 1, "M")),
+        encode_recall_handle(RecallHandle("T", "b", -1, "M")),
+        encode_recall_handle(RecallHandle("T", "b c", 1, "M")),
+        "djIgVCBiIDEgTQ==",
+        "_w==",
+    ],
+)
+def test_what_is_no_recall_handle_is_refused(text):
+    with pytest.raises(RemoteProtocolError, match="recall handle"):
+        decode_recall_handle(text)
+    with pytest.raises(LocalProtocolError):
+        decode_recall_handle(text, error=LocalProtocolError)
