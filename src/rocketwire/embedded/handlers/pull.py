@@ -1,0 +1,217 @@
+"""Pulls, plain and lite, with long polling.
+
+The checks are Apache's, in its order (5.x). Not done: SQL expressions (answered as a broker does
+that has them switched off), slaves, cold-data control.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketwire.embedded.call import Answer, Call, Handler, Refusal
+from rocketwire.embedded.consumers import tag_codes
+from rocketwire.embedded.pulls import HeldPull
+from rocketwire.embedded.store.fetch import Fetched, FetchLimits, FetchStatus
+from rocketwire.embedded.topics import RETRY_PREFIX
+from rocketwire.errors import RemoteProtocolError
+from rocketwire.wire.codes import Permission, PullFlag, RequestCode, ResponseCode
+from rocketwire.wire.headers import int_field, text_field
+
+if TYPE_CHECKING:
+    from rocketwire.embedded.broker import Broker
+
+_CODES: Final = {
+    FetchStatus.FOUND: ResponseCode.SUCCESS,
+    FetchStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    FetchStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    FetchStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    FetchStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    FetchStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    FetchStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+#: The longest that a pull is held, whatever it asks for.
+_LONGEST: Final = 120.0
+
+
+class PullRequest(NamedTuple):
+    """The header of a pull."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    wanted: int
+    flags: int
+    commit_offset: int
+    suspend_ms: int
+    subscription: str | None
+    version: int
+    expression_type: str
+    max_bytes: int
+
+
+def handlers(broker: Broker) -> dict[int, Handler]:
+    """The requests of this file."""
+    puller = PullHandler(broker)
+    return {
+        RequestCode.PULL_MESSAGE: puller.pull,
+        RequestCode.LITE_PULL_MESSAGE: puller.pull,
+    }
+
+
+def _decode(ext: dict[str, str]) -> PullRequest:
+    return PullRequest(
+        text_field(ext, "consumerGroup"),
+        text_field(ext, "topic"),
+        int_field(ext, "queueId"),
+        int_field(ext, "queueOffset"),
+        int_field(ext, "maxMsgNums"),
+        int_field(ext, "sysFlag"),
+        int_field(ext, "commitOffset", 0),
+        int_field(ext, "suspendTimeoutMillis", 0),
+        ext.get("subscription"),
+        int_field(ext, "subVersion", 0),
+        ext.get("expressionType") or "TAG",
+        int_field(ext, "maxMsgBytes", -1),
+    )
+
+
+class PullHandler:
+    """Gives messages back."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def pull(self, call: Call) -> Answer | None:
+        """Answer with what there is, or hold the pull until there is something."""
+        request = _decode(call.command.ext)
+        self._check(request)
+        codes = self._filter(request)
+        limits = self._limits(request)
+        answer = self._read(request, limits, codes)
+        if request.flags & PullFlag.COMMIT_OFFSET and request.commit_offset >= 0:
+            self._broker.offsets.put(
+                request.group, request.topic, request.queue_id, request.commit_offset
+            )
+        held = self._broker.pulls
+        if (
+            answer.code == ResponseCode.PULL_NOT_FOUND
+            and request.flags & PullFlag.SUSPEND
+            and request.suspend_ms > 0
+            and not held.full
+        ):
+            pull = HeldPull(call, lambda last: self._again(call, request, limits, codes, last=last))
+            seconds = min(request.suspend_ms / 1000, _LONGEST)
+            held.hold((request.topic, request.queue_id), pull, seconds)
+            return None
+        return answer
+
+    def _again(
+        self,
+        call: Call,
+        request: PullRequest,
+        limits: FetchLimits,
+        codes: frozenset[int] | None,
+        *,
+        last: bool,
+    ) -> bool:
+        """Try a held pull again; answer it if there is something, or if its time is up."""
+        answer = self._read(request, limits, codes)
+        filtered = answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        if not last and (answer.code == ResponseCode.PULL_NOT_FOUND or filtered):
+            return False
+        call.answer(answer)
+        return True
+
+    def _check(self, request: PullRequest) -> None:
+        broker = self._broker
+        if not broker.permission & Permission.READ:
+            raise _forbidden(1, f"the broker[{broker.name}] pulling message is forbidden")
+        group = broker.groups.get(request.group)
+        if group.get("consumeEnable") is False:
+            raise _forbidden(2, f"subscription group no permission, {request.group}")
+        topic = broker.topics.get(request.topic)
+        if topic is None:
+            raise Refusal(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{request.topic}] not exist, apply first please!",
+            )
+        if not topic.permission & Permission.READ:
+            raise _forbidden(3, f"the topic[{request.topic}] pulling message is forbidden")
+        if not 0 <= request.queue_id < topic.read_queues:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queues}]",
+            )
+
+    def _filter(self, request: PullRequest) -> frozenset[int] | None:
+        """Tag hashes wanted, from the request or from the group's heartbeats."""
+        if request.flags & PullFlag.SUBSCRIPTION:
+            if request.expression_type != "TAG":
+                raise _no_sql(request.expression_type)
+            try:
+                return tag_codes(request.subscription)
+            except RemoteProtocolError:
+                raise Refusal(
+                    ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                    "parse the consumer's subscription failed",
+                ) from None
+        group = self._broker.clients.consumers.get(request.group)
+        entry = group.subscriptions.get(request.topic) if group is not None else None
+        if entry is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                "the consumer's subscription not exist: send a heartbeat with it first",
+            )
+        if entry.version < request.version:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+            )
+        if not entry.by_tag:
+            raise _no_sql(entry.expression_type)
+        # A message to be consumed again matched the first time.
+        return None if request.topic.startswith(RETRY_PREFIX) else entry.codes
+
+    def _limits(self, request: PullRequest) -> FetchLimits:
+        options = self._broker.options
+        count = max(min(request.wanted, options.pull_messages), 1)
+        size = options.pull_bytes
+        if request.max_bytes > 0:
+            size = min(size, request.max_bytes)
+        return FetchLimits(count, size, max(16_000, 20 * max(request.wanted, 1)))
+
+    def _read(
+        self, request: PullRequest, limits: FetchLimits, codes: frozenset[int] | None
+    ) -> Answer:
+        found = self._broker.store.fetch(
+            request.topic, request.queue_id, request.offset, limits, codes
+        )
+        self._broker.messages_out += found.count
+        code = _CODES.get(found.status)
+        if code is None:
+            moved = request.offset != 0
+            code = ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
+        return Answer(code, _pull_ext(found), found.pieces, found.status.value)
+
+
+def _pull_ext(found: Fetched) -> dict[str, str]:
+    return {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(found.next_offset),
+        "minOffset": str(found.minimum),
+        "maxOffset": str(found.maximum),
+        "topicSysFlag": "0",
+        "groupSysFlag": "0",
+    }
+
+
+def _forbidden(kind: int, remark: str) -> Refusal:
+    return Refusal(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(kind)})
+
+
+def _no_sql(expression_type: str) -> Refusal:
+    return Refusal(
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {expression_type}",
+    )

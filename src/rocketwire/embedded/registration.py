@@ -1,0 +1,176 @@
+"""How a broker keeps itself known to name servers, ours or Apache's.
+
+One connection to each name server, kept open, because a name server forgets a broker when the
+connection over which it registered is closed. A change is registered at once; besides, everything
+is registered again every few seconds, which is also the heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rocketwire.embedded.register_body import body_checksum
+from rocketwire.errors import ConfigError, RocketMQError
+from rocketwire.wire.codes import RequestCode, ResponseCode
+from rocketwire.wire.command import JSON, Command, decode_command, encode_command
+from rocketwire.wire.framing import FrameBuffer
+
+_log: Final = logging.getLogger("rocketwire.embedded")
+_TIMEOUT: Final = 6.0
+
+
+class NameServerLink:
+    """The connection to one name server. One request at a time."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigError(f"name server {address!r}: give host:port")
+        self.address = address
+        self._host, self._port = host.strip("[]"), int(port)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._frames = FrameBuffer()
+        self._opaque = 0
+        self._turn = asyncio.Lock()
+
+    async def invoke(self, command: Command) -> Command:
+        """Send a request and wait for its answer.
+
+        Raises:
+            OSError: the name server can't be reached.
+            TimeoutError: it does not answer.
+        """
+        async with self._turn:
+            try:
+                async with asyncio.timeout(_TIMEOUT):
+                    return await self._exchange(command)
+            except BaseException:
+                self.abort()
+                raise
+
+    async def _exchange(self, command: Command) -> Command:
+        if self._streams is None:
+            self._frames = FrameBuffer()
+            self._streams = await asyncio.open_connection(self._host, self._port)
+        reader, writer = self._streams
+        self._opaque += 1
+        command.opaque = self._opaque
+        writer.write(encode_command(command))
+        while True:
+            data = await reader.read(65536)
+            if not data:
+                raise ConnectionResetError(f"name server {self.address} closed the connection")
+            for frame in self._frames.feed(data):
+                reply = decode_command(frame)
+                if reply.is_response and reply.opaque == command.opaque:
+                    return reply
+
+    def abort(self) -> None:
+        """Close the connection at once; the name server forgets us."""
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+            self._streams = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection stands, as far as we know."""
+        return self._streams is not None and not self._streams[0].at_eof()
+
+
+class Registrar:
+    """Registers one broker with all its name servers.
+
+    Args:
+        name_servers: their addresses.
+        identity: the header fields that name the broker.
+        body: makes the registration's body as it is now.
+        interval: seconds between two registrations without a change.
+    """
+
+    def __init__(
+        self,
+        name_servers: Sequence[str],
+        identity: Callable[[], dict[str, str]],
+        body: Callable[[], bytes],
+        *,
+        interval: float = 10.0,
+    ) -> None:
+        self._links = [NameServerLink(address) for address in name_servers]
+        self._identity = identity
+        self._body = body
+        self._interval = interval
+        self._wake: list[asyncio.Event] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Register once, then keep at it in the background.
+
+        A name server that can't be reached is tried again, and does not keep a broker from
+        starting: Apache's don't mind the order, either.
+        """
+        await self.register_now()
+        for link in self._links:
+            wake = asyncio.Event()
+            self._wake.append(wake)
+            self._tasks.append(asyncio.create_task(self._keep(link, wake)))
+
+    def change(self) -> None:
+        """Something has changed: register soon."""
+        for wake in self._wake:
+            wake.set()
+
+    async def register_now(self) -> None:
+        """Register with all name servers and wait for their answers."""
+        await asyncio.gather(*(self._register(link) for link in self._links))
+
+    async def _keep(self, link: NameServerLink, wake: asyncio.Event) -> None:
+        while True:
+            pause = self._interval if link.alive else 1.0
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(wake.wait(), pause)
+            wake.clear()
+            await self._register(link)
+
+    async def _register(self, link: NameServerLink) -> bool:
+        body = self._body()
+        ext = self._identity() | {
+            "bodyCrc32": str(body_checksum(body)),
+            "compressed": "false",
+        }
+        command = Command(RequestCode.REGISTER_BROKER, ext, body, header=JSON)
+        return await self._attempt(link, command)
+
+    async def _attempt(self, link: NameServerLink, command: Command) -> bool:
+        try:
+            reply = await link.invoke(command)
+        except (OSError, TimeoutError, RocketMQError) as error:
+            _log.warning("name server %s: %s", link.address, str(error) or type(error).__name__)
+            return False
+        if reply.code != ResponseCode.SUCCESS:
+            _log.warning("name server %s: %d %s", link.address, reply.code, reply.remark)
+        return reply.code == ResponseCode.SUCCESS
+
+    async def unregister(self) -> None:
+        """Say goodbye to all name servers."""
+        await asyncio.gather(
+            *(
+                self._attempt(
+                    link, Command(RequestCode.UNREGISTER_BROKER, self._identity(), header=JSON)
+                )
+                for link in self._links
+                if link.alive
+            )
+        )
+
+    def abort(self) -> None:
+        """Stop at once, without a word."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        self._wake.clear()
+        for link in self._links:
+            link.abort()

@@ -1,0 +1,123 @@
+"""The shortest way through: start, send, read back, break, mend."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+from wire_client import WireClient, batch_item, pull_ext, send_ext
+
+from rocketwire.embedded import EmbeddedCluster
+from rocketwire.errors import ClientClosedError, ConfigError
+from rocketwire.wire.codes import RequestCode, ResponseCode
+from rocketwire.wire.route import decode_route
+from rocketwire.wire.stored_message import iter_records
+
+
+def test_a_message_comes_back_as_it_was_sent(broker: WireClient) -> None:
+    sent = broker.send_message("orders", b"paid", properties="TAGS\x01pay\x02KEYS\x01o-1\x02")
+    assert sent.code == ResponseCode.SUCCESS
+    assert sent.ext["queueOffset"] == "0"
+    (record,) = iter_records(broker.pull("orders").body)
+    assert record.body == b"paid"
+    assert record.properties["TAGS"] == "pay"
+    assert record.offset_message_id == sent.ext["msgId"]
+    assert record.properties["CLUSTER"] == "DefaultCluster"
+
+
+def test_a_batch_becomes_single_messages_in_a_row(broker: WireClient) -> None:
+    body = b"".join(batch_item(b"%d" % n, b"KEYS\x01k\x02") for n in range(40))
+    sent = broker.call(RequestCode.SEND_BATCH_MESSAGE, send_ext("orders", m="true"), body)
+    ids = sent.ext["msgId"].split(",")
+    first = broker.pull("orders", count=32)
+    rest = broker.pull("orders", offset=int(first.ext["nextBeginOffset"]))
+    records = [*iter_records(first.body), *iter_records(rest.body)]
+    assert [r.body for r in records] == [b"%d" % n for n in range(40)]
+    assert [r.queue_offset for r in records] == list(range(40))
+    assert [r.offset_message_id for r in records] == ids
+
+
+def test_a_new_topic_is_in_the_routes(broker: WireClient, name_server: WireClient) -> None:
+    broker.send_message("fresh")
+    deadline = time.monotonic() + 5
+    while (reply := name_server.call(105, {"topic": "fresh"})).code and time.monotonic() < deadline:
+        pass
+    assert [q.write_queues for q in decode_route(reply.body).queues] == [4]
+
+
+def test_a_killed_broker_keeps_what_it_acknowledged(cluster: EmbeddedCluster) -> None:
+    handle = cluster.broker("broker-a")
+    with WireClient(handle.address) as client:
+        for n in range(50):
+            assert client.send_message("orders", b"%d" % n).code == 0
+    handle.kill()
+    with pytest.raises(OSError):
+        WireClient(handle.address)
+    with WireClient(cluster.name_server) as client:
+        assert client.call(105, {"topic": "orders"}).code == ResponseCode.TOPIC_NOT_EXIST
+    handle.restart()
+    assert [m.body for m in cluster.messages("orders")] == [b"%d" % n for n in range(50)]
+    with WireClient(cluster.name_server) as client:
+        assert client.call(105, {"topic": "orders"}).code == ResponseCode.SUCCESS
+
+
+def test_a_waiting_pull_is_answered_by_the_next_message(cluster: EmbeddedCluster) -> None:
+    address = cluster.broker("broker-a").address
+    with WireClient(address) as reader, WireClient(address) as writer:
+        writer.send_message("orders", b"first")
+        reader.send(RequestCode.PULL_MESSAGE, pull_ext("orders", 0, 1, wait_ms=9000))
+        cluster.journal.wait_for(lambda es: any(e.code == 11 for e in es))
+        writer.send_message("orders", b"second")
+        reply = reader.receive()
+    assert [r.body for r in iter_records(reply.body)] == [b"second"]
+
+
+def test_an_unknown_request_is_answered_and_not_ignored(
+    broker: WireClient, name_server: WireClient
+) -> None:
+    assert broker.call(12345).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert name_server.call(12345).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def test_nothing_is_left_behind(cluster: EmbeddedCluster) -> None:
+    folder, port = cluster.folder, cluster.broker("broker-a").port
+    before = {t.name for t in threading.enumerate()}
+    assert any(name.startswith("rocketwire") for name in before)
+    cluster.stop()
+    assert not folder.exists()
+    assert not any(t.name.startswith("rocketwire") for t in threading.enumerate())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", port))
+    with pytest.raises(ClientClosedError, match="not running"):
+        _ = cluster.name_server
+
+
+def test_start_and_stop_may_be_repeated(tmp_path) -> None:
+    cluster = EmbeddedCluster(folder=tmp_path / "store")
+    for count in range(3):
+        with cluster:
+            cluster.start()
+            with WireClient(cluster.broker("broker-a").address) as client:
+                client.send_message("orders")
+            assert len(cluster.messages("orders")) == count + 1
+        cluster.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"brokers": -1}, "brokers is -1"),
+        ({"brokers": ["../up"]}, "broker name is '../up'"),
+        ({"brokers": ["a", "a"]}, "names that differ"),
+        ({"flush": "never"}, "flush is 'never'"),
+        ({"queues": 0}, "queues is 0"),
+        ({"colour": "red"}, "colour"),
+        ({"ports": [1, 2, 3]}, "ports has 3 entries"),
+        ({"delay_levels": "1x"}, "delay_levels has '1x'"),
+    ],
+)
+def test_wrong_settings_are_named(options: dict, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        EmbeddedCluster(**options)

@@ -1,0 +1,124 @@
+"""A client that writes and reads raw frames, so that the servers are tested without our client."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import Any
+
+from rocketwire.wire.codes import RequestCode
+from rocketwire.wire.command import BINARY, Command, decode_command, encode_command
+
+
+class WireClient:
+    """One connection. Times out instead of waiting for ever."""
+
+    def __init__(self, address: str, timeout: float = 10.0) -> None:
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout)
+        self.opaque = 0
+        self._buffer = b""
+
+    def __enter__(self) -> WireClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def send(
+        self,
+        code: int,
+        ext: dict[str, Any] | None = None,
+        body: bytes = b"",
+        *,
+        flag: int = 0,
+        header: int = BINARY,
+        version: int = 475,
+    ) -> int:
+        self.opaque += 1
+        fields = {k: str(v) for k, v in (ext or {}).items()}
+        command = Command(
+            code, fields, body, None, self.opaque, flag, header=header, version=version
+        )
+        self.socket.sendall(encode_command(command))
+        return self.opaque
+
+    def receive(self) -> Command:
+        return decode_command(self.receive_frame())
+
+    def receive_frame(self) -> bytes:
+        while True:
+            if len(self._buffer) >= 4:
+                (size,) = struct.unpack_from(">i", self._buffer)
+                if len(self._buffer) >= 4 + size:
+                    frame, self._buffer = self._buffer[4 : 4 + size], self._buffer[4 + size :]
+                    return frame
+            data = self.socket.recv(1 << 20)
+            if not data:
+                raise ConnectionResetError("closed by the server")
+            self._buffer += data
+
+    def call(self, code: int, ext: dict[str, Any] | None = None, body: bytes = b"", **more: Any):
+        opaque = self.send(code, ext, body, **more)
+        reply = self.receive()
+        assert reply.opaque == opaque, (reply, opaque)
+        assert reply.is_response
+        return reply
+
+    def send_message(self, topic: str, body: bytes = b"body", **more: Any) -> Command:
+        return self.call(RequestCode.SEND_MESSAGE_V2, send_ext(topic, **more), body)
+
+    def pull(self, topic: str, queue: int = 0, offset: int = 0, **more: Any) -> Command:
+        return self.call(RequestCode.PULL_MESSAGE, pull_ext(topic, queue, offset, **more))
+
+
+def send_ext(
+    topic: str,
+    *,
+    queue: int = 0,
+    properties: str = "",
+    group: str = "g",
+    system_flag: int = 0,
+    **more: Any,
+) -> dict[str, Any]:
+    ext = {
+        "a": group, "b": topic, "c": "TBW102", "d": 4, "e": queue, "f": system_flag,
+        "g": int(time.time() * 1000), "h": 0, "i": properties, "j": 0, "k": "false",
+    }  # fmt: skip
+    return {k: v for k, v in (ext | more).items() if v != ""}
+
+
+def pull_ext(
+    topic: str,
+    queue: int = 0,
+    offset: int = 0,
+    *,
+    count: int = 32,
+    wait_ms: int = 0,
+    tags: str = "*",
+    group: str = "readers",
+    flags: int | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    if flags is None:
+        flags = 4 | (2 if wait_ms else 0)
+    return {
+        "consumerGroup": group, "topic": topic, "queueId": queue, "queueOffset": offset,
+        "maxMsgNums": count, "sysFlag": flags, "commitOffset": 0,
+        "suspendTimeoutMillis": wait_ms, "subscription": tags, "subVersion": 0,
+        "expressionType": "TAG",
+    } | more  # fmt: skip
+
+
+def batch_item(body: bytes, properties: bytes = b"", flag: int = 0) -> bytes:
+    size = 22 + len(body) + len(properties)
+    return (
+        struct.pack(">iiiii", size, 0, 0, flag, len(body))
+        + body
+        + struct.pack(">h", len(properties))
+        + properties
+    )
