@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
@@ -14,8 +13,7 @@ from rocketwire.wire.lenient_json import dumps, loads, pairs, shown
 ALL_TAGS: Final = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """What a consumer wants of a topic.
 
     Args:
@@ -51,12 +49,11 @@ class Subscription:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerData:
+class ConsumerData(NamedTuple):
     """One consumer group of a client, as its heartbeat tells."""
 
     group: str
-    subscriptions: Sequence[Subscription] = field(default=())
+    subscriptions: Sequence[Subscription] = ()
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = "CLUSTERING"
     from_where: str = "CONSUME_FROM_LAST_OFFSET"
@@ -148,8 +145,7 @@ def decode_topic_list(body: bytes | memoryview) -> tuple[str, ...]:
     return _texts(_list(body, "topicList"), "topicList")
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStats:
+class QueueStats(NamedTuple):
     """What a broker tells of a queue: its offsets, and when it was written to last."""
 
     min_offset: int

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import mul
 from struct import pack, unpack
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import MessageQueue
@@ -52,50 +51,64 @@ def java_string_hash(text: str) -> int:
     return _signed(total)
 
 
-@dataclass(frozen=True, slots=True)
-class JavaLong:
+class JavaLong(NamedTuple):
     """An int that Java keeps as ``long``: negative ones hash unlike an ``int``."""
 
     value: int
 
-    def __post_init__(self) -> None:
-        _check_range(self.value, 64, "long")
 
-
-@dataclass(frozen=True, slots=True)
-class JavaShort:
+class JavaShort(NamedTuple):
     """An int that Java keeps as ``short`` or ``byte``; it hashes as an ``int`` does."""
 
     value: int
 
-    def __post_init__(self) -> None:
-        _check_range(self.value, 16, "short")
 
-
-@dataclass(frozen=True, slots=True)
-class JavaFloat:
+class JavaFloat(NamedTuple):
     """A float that Java keeps as ``float``, with 32 bits."""
 
     value: float
 
 
-@dataclass(frozen=True, slots=True)
-class JavaChar:
-    """A single character that Java keeps as ``char``: one of the first 65536."""
+class JavaChar(NamedTuple):
+    """A single character that Java keeps as ``char``."""
 
     value: str
 
-    def __post_init__(self) -> None:
-        if len(self.value) != 1 or ord(self.value) > 0xFFFF:
-            raise InvalidMessageError(
-                f"{self.value!r} is not a Java char: give one character up to U+FFFF"
-            )
+
+def java_long(value: int) -> JavaLong:
+    """A key that is a ``long`` in Java.
+
+    Raises:
+        InvalidMessageError: it does not fit into 64 bits.
+    """
+    _check_range(value, 64, "long")
+    return JavaLong(value)
 
 
-java_long = JavaLong
-java_short = JavaShort
-java_float = JavaFloat
-java_char = JavaChar
+def java_short(value: int) -> JavaShort:
+    """A key that is a ``short`` or a ``byte`` in Java.
+
+    Raises:
+        InvalidMessageError: it does not fit into 16 bits.
+    """
+    _check_range(value, 16, "short")
+    return JavaShort(value)
+
+
+def java_float(value: float) -> JavaFloat:
+    """A key that is a ``float`` in Java."""
+    return JavaFloat(float(value))
+
+
+def java_char(value: str) -> JavaChar:
+    """A key that is a ``char`` in Java: one of the first 65536 characters.
+
+    Raises:
+        InvalidMessageError: it is more than one, or none, or beyond them.
+    """
+    if len(value) != 1 or ord(value) > 0xFFFF:
+        raise InvalidMessageError(f"{value!r:.60} is not a Java char: give one up to U+FFFF")
+    return JavaChar(value)
 
 
 def _check_range(value: object, bits: int, name: str) -> None:
@@ -108,7 +121,7 @@ def _check_range(value: object, bits: int, name: str) -> None:
 def java_hash(value: object) -> int:
     """``hashCode`` of what a value would be in Java.
 
-    An int within 32 bits counts as ``Integer``, beyond as ``Long``; wrap it in :class:`JavaLong`
+    An int within 32 bits counts as ``Integer``, beyond as ``Long``; wrap it in :func:`java_long`
     where the Java side uses ``long`` throughout. A float is a ``Double``, an aware datetime a
     ``Date``, a list or tuple a ``List``.
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 from rocketwire.errors import LocalProtocolError, RemoteProtocolError
@@ -72,17 +73,26 @@ def loads(data: bytes | bytearray | memoryview | str, *, limit: int = MAX_SIZE) 
         return loads_tolerant(text)
 
 
-# Possessive quantifiers: a hostile text can't make the expression try again and again.
-_TOKEN: Final = re.compile(
-    r"""\s*+(?:
-        (?P<mark>[{}\[\]:,])
-      | (?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+" | '[^'\\]*+(?:\\.[^'\\]*+)*+')
-      | (?P<number>-?\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+)
-      | (?P<word>[A-Za-z_$][\w$]*+)
-    )""",
-    re.VERBOSE | re.DOTALL | re.ASCII,
-)
-_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+@cache
+def _token_pattern() -> re.Pattern[str]:
+    """Compiled when first needed: most clients only ever meet standard JSON."""
+    # Possessive quantifiers: a hostile text can't make the expression try again and again.
+    return re.compile(
+        r"""\s*+(?:
+            (?P<mark>[{}\[\]:,])
+          | (?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+" | '[^'\\]*+(?:\\.[^'\\]*+)*+')
+          | (?P<number>-?\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+)
+          | (?P<word>[A-Za-z_$][\w$]*+)
+        )""",
+        re.VERBOSE | re.DOTALL | re.ASCII,
+    )
+
+
+@cache
+def _escape_pattern() -> re.Pattern[str]:
+    return re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+
+
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 _WORDS: Final[dict[str, Any]] = {
     "true": True,
@@ -161,7 +171,7 @@ def loads_tolerant(text: str) -> Any:
 
 def _tokens(text: str) -> Iterator[re.Match[str]]:
     position, end = 0, len(text.rstrip())
-    match = _TOKEN.match
+    match = _token_pattern().match
     while position < end:
         token = match(text, position, end)
         if token is None:
@@ -216,7 +226,7 @@ def _scalar(kind: str, token: str, *, is_key: bool) -> tuple[Any, str]:
 def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    whole = _ESCAPE.sub(_unescape_one, text)
+    whole = _escape_pattern().sub(_unescape_one, text)
     # A character beyond the first plane comes as two escapes; joined here, lone halves stay.
     return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 

@@ -7,9 +7,9 @@ sharding key must lead to the same queue from any language. Which of them to use
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
@@ -27,8 +27,7 @@ _GLOBAL_SCOPE: Final = "__global__"
 NO_OWNER: Final = "__syslo__none__"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueData:
+class QueueData(NamedTuple):
     """How many queues of the topic one broker has, and what may be done with them."""
 
     broker: str
@@ -38,8 +37,7 @@ class QueueData:
     system_flag: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerData:
+class BrokerData(NamedTuple):
     """The addresses of one broker's replicas by id; 0 is the master."""
 
     cluster: str
@@ -57,8 +55,7 @@ class BrokerData:
         return hash((self.cluster, self.broker, frozenset(self.addresses.items())))
 
 
-@dataclass(frozen=True, slots=True)
-class QueueMapping:
+class QueueMapping(NamedTuple):
     """What one broker owns of a static topic: logical queue ids to its own."""
 
     topic: str
@@ -366,15 +363,11 @@ def _mapping_json(item: QueueMapping) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
+class ClusterInfo(NamedTuple):
     """All brokers that a name server knows, and which cluster has which."""
 
     brokers: dict[str, BrokerData]
     clusters: dict[str, tuple[str, ...]]
-
-    def __iter__(self) -> Iterator[BrokerData]:
-        return iter(self.brokers.values())
 
 
 def decode_cluster_info(body: bytes | memoryview) -> ClusterInfo:

@@ -8,8 +8,7 @@ must not harm the message it tells of.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketwire.errors import RemoteProtocolError
 
@@ -24,8 +23,7 @@ CONTEXT_CODES: Final = ("SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL", "FAILE
 _BLANKS: Final = str.maketrans({FIELD_END: " ", RECORD_END: " "})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PubRecord:
+class PubRecord(NamedTuple):
     """A message was sent, or could not be."""
 
     start_ms: int
@@ -44,8 +42,7 @@ class PubRecord:
     client_host: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubBeforeRecord:
+class SubBeforeRecord(NamedTuple):
     """A message is about to be handled."""
 
     time_ms: int
@@ -57,8 +54,7 @@ class SubBeforeRecord:
     keys: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubAfterRecord:
+class SubAfterRecord(NamedTuple):
     """A message was handled. ``time_ms`` and ``group`` are absent in the cloud's own form."""
 
     request_id: str
@@ -71,8 +67,7 @@ class SubAfterRecord:
     group: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTransactionRecord:
+class EndTransactionRecord(NamedTuple):
     """A transaction was committed or rolled back. ``state`` is Java's name for which."""
 
     time_ms: int
@@ -89,8 +84,7 @@ class EndTransactionRecord:
     from_check: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallRecord:
+class RecallRecord(NamedTuple):
     """A timed message was called back before its time."""
 
     time_ms: int

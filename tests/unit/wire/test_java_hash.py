@@ -9,7 +9,6 @@ import pytest
 
 from rocketwire.errors import InvalidMessageError
 from rocketwire.wire.java_hash import (
-    JavaLong,
     hash_index,
     java_char,
     java_float,
@@ -122,7 +121,7 @@ def test_wrappers_refuse_what_does_not_fit():
     with pytest.raises(InvalidMessageError, match="16 bits"):
         java_short(32768)
     with pytest.raises(InvalidMessageError, match="64 bits"):
-        JavaLong("7")
+        java_long("7")
     for bad in ("", "ab", "😀"):
         with pytest.raises(InvalidMessageError, match="char"):
             java_char(bad)
