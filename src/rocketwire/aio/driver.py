@@ -83,13 +83,16 @@ class Run(Waiter, Generic[T]):
         if not self.is_over:
             self._advance((self._op.throw, error))
 
-    def cancel(self) -> None:
-        """Give up: the operation is closed where it stands, ``settled`` is not called.
+    def give_up(self) -> bool:
+        """Close the operation where it stands; ``settled`` is not called.
 
         What it had written stays written; the connection drops the answer and goes on.
+
+        Returns:
+            Whether there was anything to give up: False at the end, and from within the operation.
         """
         if self.is_over or getattr(self._op, "gi_running", False):
-            return
+            return False
         self.is_over = True
         # Either may be left over from an earlier wait, and does nothing then.
         if self._undo is not None:
@@ -100,6 +103,7 @@ class Run(Waiter, Generic[T]):
             self._op.close()
         except Exception:  # noqa: BLE001 - the one who cancels is not to blame
             _log.exception("an operation failed while it was cancelled")
+        return True
 
     def _advance(self, step: Next) -> None:
         while step is not None:
@@ -285,7 +289,7 @@ class Awaited(Run[T]):
             return (yield from self._future)
         finally:
             if not self.is_over:
-                self.cancel()
+                self.give_up()
 
     def settled(self, result: T | None, error: Exception | None) -> None:
         """Wake the one who waits."""
@@ -391,6 +395,15 @@ class Driver:
             for connection in list(self._alive):
                 connection.abort()
         await asyncio.gather(*self._dials.values(), return_exceptions=True)
+
+    def abort(self) -> None:
+        """Close everything without a word; for clients that were lost."""
+        self._is_closed = True
+        for task in list(self._dials.values()):
+            task.cancel()
+        for connection in list(self._alive):
+            connection.close()
+            connection.abort()
 
     def _open(self, address: str) -> Connection:
         connection = Connection(

@@ -63,7 +63,7 @@ class Upkeep:
         for timer in self._timers:
             timer.cancel()
         for run in list(self._runs):
-            run.cancel()
+            run.give_up()
         self._runs.clear()
         self._instance.release_upkeep(self)
 

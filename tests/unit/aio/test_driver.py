@@ -293,8 +293,8 @@ def test_every_kind_of_waiting_can_be_cancelled(run, serve, driving, kind):
             closing = Closing(ops[kind]())
             ends = []
             handle = driver.start(closing.run(), lambda *end: ends.append(end))
-            handle.cancel()
-            handle.cancel()
+            handle.give_up()
+            handle.give_up()
             assert closing.ended == "closed"
             gate.open()
             await asyncio.sleep(0.01)
@@ -318,7 +318,7 @@ def test_a_reply_may_cancel_one_that_came_in_the_same_bytes(run, serve, driving)
 
             def first_done(result, error):
                 ends.append("first")
-                second.cancel()
+                second.give_up()
                 asyncio.get_running_loop().call_soon(done.set)
 
             driver.start(ask(server.address), first_done)
@@ -336,7 +336,7 @@ def test_an_operation_may_try_to_cancel_itself(run, driving):
 
     def op():
         yield from sleep(soon(0.001))
-        handles[0].cancel()
+        handles[0].give_up()
         return "finished all the same"
 
     async def main():
@@ -357,7 +357,7 @@ def test_an_operation_that_fails_while_it_is_cancelled_is_logged(run, driving, c
 
     async def main():
         async with driving() as driver:
-            driver.start(op(), lambda *end: None).cancel()
+            driver.start(op(), lambda *end: None).give_up()
 
     run(main())
     assert "untidy" in caplog.text

@@ -1,0 +1,233 @@
+"""The handle of a submitted message, and the room that submitted messages take."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from typing import Any, cast
+
+from rocketwire.aio.driver import Driver, Run
+from rocketwire.core.effects import Op
+from rocketwire.errors import Outcome, SendFailedError
+from rocketwire.message import SendResult
+
+_log = logging.getLogger("rocketwire.producer")
+
+#: Whether this code, or the task that it belongs to, was started by a delivery's callback.
+in_callback: ContextVar[bool] = ContextVar("rocketwire_in_callback", default=False)
+
+
+class Room:
+    """How much submitted messages may take: their number and their bytes. First come, first served.
+
+    ``held`` is the number of messages submitted and not answered; ``visitors`` counts sends that
+    somebody awaits, which take no room but are waited for at the end.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_held_bytes",
+        "_line",
+        "_loop",
+        "_messages",
+        "_quiet",
+        "held",
+        "visitors",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, messages: int, size: int) -> None:
+        self._loop = loop
+        self._messages = messages
+        self._bytes = size
+        self._held_bytes = 0
+        self._line: deque[tuple[asyncio.Future[bool], int, int]] = deque()
+        self._quiet: list[asyncio.Future[bool]] = []
+        self.held = 0
+        self.visitors = 0
+
+    def take(self, messages: int, size: int) -> bool:
+        """Take room if there is any, and nobody waits for it."""
+        held, held_bytes = self.held + messages, self._held_bytes + size
+        if self._line or ((held > self._messages or held_bytes > self._bytes) and self.held):
+            # Somebody larger than the whole room may go in when it is empty.
+            return False
+        self.held, self._held_bytes = held, held_bytes
+        return True
+
+    def take_anyway(self, messages: int, size: int) -> None:
+        """Take room, be there any or not."""
+        self.held += messages
+        self._held_bytes += size
+
+    async def wait(self, messages: int, size: int, limit: float) -> bool:
+        """Take room when there is some; False if there was none in ``limit`` seconds."""
+        future: asyncio.Future[bool] = self._loop.create_future()
+        place = (future, messages, size)
+        timer = self._loop.call_later(limit, _settle, future, False)  # noqa: FBT003
+        self._line.append(place)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.cancelled() and future.done() and future.result():
+                self.give_back(messages, size)
+            raise
+        finally:
+            timer.cancel()
+            # Whoever got room keeps his place until now, so that nobody overtakes him.
+            self._line.remove(place)
+            self._let_in()
+
+    def give_back(self, messages: int, size: int) -> None:
+        """An answer came."""
+        self.held -= messages
+        self._held_bytes -= size
+        if self._line:
+            self._let_in()
+        if self._quiet:
+            self.look_around()
+
+    def _let_in(self) -> None:
+        for future, messages, size in self._line:
+            if future.done():
+                continue
+            held, held_bytes = self.held + messages, self._held_bytes + size
+            if (held > self._messages or held_bytes > self._bytes) and self.held:
+                return
+            self.held, self._held_bytes = held, held_bytes
+            future.set_result(True)
+
+    def look_around(self) -> None:
+        """Tell those who wait for quiet, if it is."""
+        if not self.held:
+            for future in self._quiet:
+                _settle(future, True)  # noqa: FBT003
+
+    async def quiet(self, limit: float | None, *, visitors: bool = False) -> bool:
+        """Wait until nothing is held, and nobody visits either if that matters; False: in vain."""
+        end = None if limit is None else self._loop.time() + limit
+        while self.held or (visitors and self.visitors):
+            future: asyncio.Future[bool] = self._loop.create_future()
+            timer = None
+            if end is not None:
+                left = max(end - self._loop.time(), 0.0)
+                timer = self._loop.call_later(left, _settle, future, False)  # noqa: FBT003
+            self._quiet.append(future)
+            try:
+                if not await future:
+                    return False
+            finally:
+                self._quiet.remove(future)
+                if timer is not None:
+                    timer.cancel()
+        return True
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anybody waits for quiet."""
+        return bool(self._quiet)
+
+
+def _settle(future: asyncio.Future[bool], value: bool) -> None:  # noqa: FBT001
+    if not future.done():
+        future.set_result(value)
+
+
+class Delivery(Run[SendResult | None]):
+    """A message that was handed over; ``await`` it for the answer.
+
+    It is the operation under way itself, so that a message costs one object, and neither a task
+    nor a future unless somebody waits.
+    """
+
+    __slots__ = ("_count", "_error", "_listeners", "_result", "_room", "_size")
+
+    def __init__(
+        self, driver: Driver, op: Op[SendResult | None], room: Room, count: int, size: int
+    ) -> None:
+        super().__init__(driver, op)
+        self._room = room
+        self._count = count
+        self._size = size
+        self._result: SendResult | None = None
+        self._error: Exception | None = None
+        self._listeners: list[Callable[[Delivery], Any]] | None = None
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self.is_over
+
+    def result(self) -> SendResult:
+        """The answer, if it is there; ``await`` the delivery to wait for it.
+
+        Raises:
+            SendFailedError: the send failed.
+            asyncio.InvalidStateError: there is no answer yet.
+        """
+        if self._error is not None:
+            raise self._error
+        if not self.is_over:
+            raise asyncio.InvalidStateError("no answer yet: await the delivery")
+        return cast("SendResult", self._result)
+
+    def exception(self) -> Exception | None:
+        """Why the send failed; None if it did not.
+
+        Raises:
+            asyncio.InvalidStateError: there is no answer yet.
+        """
+        if not self.is_over:
+            raise asyncio.InvalidStateError("no answer yet: await the delivery")
+        return self._error
+
+    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
+        """Call ``callback(delivery)`` on the loop when the answer is there, or now if it is."""
+        if self.is_over:
+            self._tell(callback)
+        elif self._listeners is None:
+            self._listeners = [callback]
+        else:
+            self._listeners.append(callback)
+
+    def __await__(self) -> Generator[Any, None, SendResult]:
+        if not self.is_over:
+            future: asyncio.Future[None] = self._driver.loop.create_future()
+
+            def wake(_: Delivery) -> None:
+                if not future.done():
+                    future.set_result(None)
+
+            self.add_done_callback(wake)
+            yield from future
+        return self.result()
+
+    def cancel(self) -> None:
+        """Give the message up, if there is no answer yet.
+
+        Who waits gets a ``SendFailedError``; its outcome says whether the message may be stored
+        all the same.
+        """
+        if self.give_up():
+            outcome = Outcome.MAYBE_STORED if self.issued else Outcome.NOT_SENT
+            self.settled(None, SendFailedError(f"{outcome.value}: cancelled", outcome=outcome))
+
+    def settled(self, result: SendResult | None, error: Exception | None) -> None:
+        """The answer is there."""
+        self._result, self._error = result, error
+        self._room.give_back(self._count, self._size)
+        listeners = self._listeners
+        if listeners is not None:
+            self._listeners = None
+            for listener in listeners:
+                self._tell(listener)
+
+    def _tell(self, listener: Callable[[Delivery], Any]) -> None:
+        token = in_callback.set(True)
+        try:
+            listener(self)
+        except Exception:  # noqa: BLE001 - a user's callback must not harm other answers
+            _log.exception("a callback of a submitted message failed")
+        finally:
+            in_callback.reset(token)
