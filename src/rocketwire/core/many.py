@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rocketwire.core.effects import Effect, Invoke, InvokeAll, Op
+from rocketwire.core.effects import Effect, Invoke, InvokeAll, Op, Wait
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.retry import SendMode
+from rocketwire.core.routes import TopicEntry
 from rocketwire.core.selection import hash_queue
 from rocketwire.core.send import Sender
 from rocketwire.core.validate import check_message
@@ -85,20 +86,17 @@ class ManySender:
         return found
 
     def _lanes_of_topic(self, indexes: list[int]) -> Op[list[Lane]]:
-        keyed = [i for i in indexes if self.messages[i].sharding_key is not None]
-        plain = [i for i in indexes if self.messages[i].sharding_key is None]
-        lanes = self._deal(plain)
-        if keyed:
-            lanes += yield from self._by_queue(keyed)
-        return lanes
-
-    def _by_queue(self, indexes: list[int]) -> Op[list[Lane]]:
         sender = self._sender
         topic = sender.wire_topic(self.messages[indexes[0]].topic)
         timeout = self._timeout or sender.config.send_timeout
-        entry = yield from locate_topic(
-            sender.instance, topic, sender.instance.clock() + timeout, *sender.defaults
-        )
+        deadline = sender.instance.clock() + timeout
+        entry = yield from locate_topic(sender.instance, topic, deadline, *sender.defaults)
+        keyed = [i for i in indexes if self.messages[i].sharding_key is not None]
+        plain = [i for i in indexes if self.messages[i].sharding_key is None]
+        return self._deal(plain) + self._by_queue(keyed, entry)
+
+    def _by_queue(self, indexes: list[int], entry: TopicEntry) -> list[Lane]:
+        sender = self._sender
         lanes: dict[MessageQueue, Lane] = {}
         queues = sender.queues_of(entry)
         now = sender.instance.clock()
@@ -222,21 +220,35 @@ def run_together(operations: Iterable[Op[None]]) -> Op[None]:
     """Run operations side by side where only requests can be: all wait for one another's answers.
 
     For the blocking shell, which can have several requests under way (``InvokeAll``) but no other
-    waits. What is no request is waited for by itself.
+    waits. What is no request is waited for when no request is left, because one operation may
+    wait for what another one is about to do.
     """
     waiting: list[tuple[Op[None], Effect]] = []
     for operation in operations:
         _step(operation, None, waiting)
     while waiting:
-        calls = [(op, effect) for op, effect in waiting if type(effect) is Invoke]
-        others = [(op, effect) for op, effect in waiting if type(effect) is not Invoke]
-        waiting = []
-        for operation, effect in others:
-            _step(operation, (yield effect), waiting)
+        calls: list[tuple[Op[None], Invoke]] = []
+        others: list[tuple[Op[None], Effect]] = []
+        rounds, waiting = waiting, []
+        for operation, effect in rounds:
+            if type(effect) is Invoke:
+                calls.append((operation, effect))
+            elif type(effect) is Wait and effect.gate.is_open:
+                _step(operation, True, waiting)  # noqa: FBT003 - the answer to a wait
+            else:
+                others.append((operation, effect))
         if calls:
             answers = yield InvokeAll(tuple(effect for _, effect in calls))
             for (operation, _), answer in zip(calls, answers, strict=True):
                 _step(operation, answer, waiting)
+            waiting += others
+        elif not waiting:
+            operation, effect = others.pop(0)
+            answer = yield effect
+            _step(operation, answer, waiting)
+            waiting += others
+        else:
+            waiting += others
 
 
 def _step(operation: Op[None], answer: Any, waiting: list[tuple[Op[None], Effect]]) -> None:
