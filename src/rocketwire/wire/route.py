@@ -7,6 +7,7 @@ sharding key must lead to the same queue from any language. Which of them to use
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -79,12 +80,8 @@ class TopicRoute:
     mappings: dict[str, QueueMapping] = field(default_factory=dict)
 
     def _state(self) -> tuple[object, ...]:
-        return (
-            sorted(self.queues, key=_queue_order),
-            sorted(self.brokers, key=_broker_order),
-            self.order_conf,
-            self.mappings,
-        )
+        # Counted, not sorted: a sort key must name every field to be sure of the order.
+        return (Counter(self.queues), Counter(self.brokers), self.order_conf, self.mappings)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not TopicRoute:
@@ -97,14 +94,6 @@ class TopicRoute:
     def broker(self, name: str) -> BrokerData | None:
         """The first entry for a broker, which is the one that Java uses."""
         return next((data for data in self.brokers if data.broker == name), None)
-
-
-def _queue_order(data: QueueData) -> tuple[object, ...]:
-    return (java_order(data.broker), data.read_queues, data.write_queues, data.permission)
-
-
-def _broker_order(data: BrokerData) -> tuple[object, ...]:
-    return (java_order(data.broker), data.cluster, sorted(data.addresses.items()))
 
 
 def java_order(text: str) -> bytes:

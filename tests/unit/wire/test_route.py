@@ -80,6 +80,13 @@ def test_order_within_a_route_makes_no_difference():
         assert hash(other) == hash(first)
 
 
+def test_order_makes_no_difference_among_entries_that_differ_little():
+    # Once compared after sorting by some of the fields, which left these two in either order.
+    flags = (QueueData("a", 1, 1, 6, 0), QueueData("a", 1, 1, 6, 1))
+    zones = (BrokerData("C", "a", {0: "x:1"}, "z"), BrokerData("C", "a", {0: "x:1"}, None))
+    assert TopicRoute(flags, zones) == TopicRoute(flags[::-1], zones[::-1])
+
+
 @pytest.mark.parametrize(
     "other",
     [
