@@ -183,7 +183,13 @@ def _plain(view: Queues, positions: Positions) -> MessageQueue:
 
 
 def walk_plain(view: Queues, positions: Positions, last: str | None) -> MessageQueue:
-    """Fault tolerance off: the next queue of another broker than the one that failed."""
+    """Fault tolerance off: the next queue of another broker than the one that failed.
+
+    A retry goes on from a random place, which Java forgets when its switch is off: else the
+    neighbour of a failing broker gets all of its messages.
+    """
+    if last is not None:
+        positions.reset(view.topic)
     for _ in view.queues:
         queue = _plain(view, positions)
         if queue.broker != last:
@@ -209,7 +215,9 @@ def walk_java4(
         if queue.broker in available and queue.broker != last:
             return queue
     pool = queues_of_least_bad() or view.queues
-    return pool[positions.next(view.topic) % len(pool)]
+    # Java steps the counter again for each of these, and so leaves out every second or third
+    # queue; one step a message reaches them all.
+    return pool[start % len(pool)]
 
 
 def walk_java5(
