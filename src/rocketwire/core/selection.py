@@ -304,7 +304,8 @@ class TopicQueues:
             raise
         except Exception as error:
             raise ConfigError(f"selector {_name(selector)} raised {error!r}") from error
-        if chosen in self._members:
+        # A plain tuple equals a queue, but has no .broker.
+        if isinstance(chosen, MessageQueue) and chosen in self._members:
             return chosen
         return self._resist(selector, chosen)
 
