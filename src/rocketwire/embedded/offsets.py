@@ -34,6 +34,8 @@ class OffsetTable:
         self._version = DataVersion(stored.get("dataVersion"))
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self.dirty = False
+        #: Where members must go on, whatever they ask for, until their next pull.
+        self._resets: dict[tuple[str, str, int], int] = {}
         table = stored.get("offsetTable")
         for name, queues in table.items() if isinstance(table, dict) else ():
             topic, mark, group = str(name).partition("@")
@@ -52,6 +54,19 @@ class OffsetTable:
         """A group has come so far."""
         self._table.setdefault((topic, group), {})[queue_id] = offset
         self.dirty = True
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """An operator moves a group; what members say they have consumed is void until they know."""
+        self.put(group, topic, queue_id, offset)
+        self._resets[group, topic, queue_id] = offset
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a reset waits for the next pull."""
+        return (group, topic, queue_id) in self._resets
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset that the next pull is sent to, once."""
+        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
 
     def topics_of(self, group: str) -> list[str]:
         """Topics that a group has consumed from."""

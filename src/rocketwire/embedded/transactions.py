@@ -111,24 +111,15 @@ class Transactions:
         parked = read_parked(record)
         return parked if parked.draft.topic == HALF_TOPIC else None
 
-    def commit(self, parked: Parked, finish: Finish) -> None:
+    def commit(self, parked: Parked) -> None:
         """Let a message appear where it belongs."""
         draft = parked.to_real_place()
         if draft is None:
             raise StoreError("the prepared message does not say where it belongs")
         draft.system_flag |= SystemFlag.TRANSACTION_COMMIT
         draft.prepared_offset = parked.log_offset
-        stored = draft.properties
-        self._broker.put(
-            self._broker.schedule.park(
-                draft,
-                dict(parked.properties),
-                # The stored text stays as it was, unless a delay has moved the message.
-                lambda d, p: (
-                    finish(d, p) if d.topic != parked.properties[REAL_TOPIC] else _keep(d, stored)
-                ),
-            )
-        )
+        # Its properties stay as they are. A delay is not applied again: producers drop it.
+        self._broker.put(draft)
         self.decide(parked.queue_offset)
 
     def decide(self, half_offset: int) -> None:
@@ -235,8 +226,3 @@ class Transactions:
         self._broker.topics.make_parked(CHECK_MAX_TOPIC)
         self._broker.put(draft)
         self.decide(offset)
-
-
-def _keep(draft: Draft, properties: bytes) -> Draft:
-    draft.properties = properties
-    return draft

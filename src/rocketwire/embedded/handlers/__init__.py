@@ -12,9 +12,24 @@ if TYPE_CHECKING:
 
 def all_handlers(broker: Broker) -> dict[int, Handler]:
     """Every request that a broker understands."""
-    from rocketwire.embedded.handlers import clients, offsets, pull, send, topics
+    from rocketwire.embedded.handlers import (
+        admin,
+        clients,
+        groups,
+        messages,
+        offsets,
+        pull,
+        reply,
+        retry,
+        send,
+        topics,
+        transactions,
+    )
 
     table: dict[int, Handler] = {}
-    for module in (send, pull, offsets, clients, topics):
-        table |= module.handlers(broker)
+    families = (
+        send, pull, offsets, clients, messages, topics, groups, retry, transactions, reply, admin,
+    )  # fmt: skip
+    for family in families:
+        table |= family.handlers(broker)
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rocketwire.embedded.call import Answer, Call, Handler, Refusal
-from rocketwire.embedded.consumers import ConsumerGroup, Member, SubscriptionEntry, tag_codes
+from rocketwire.embedded.consumers import Member, SubscriptionEntry, tag_codes
 from rocketwire.embedded.topics import RETRY_PREFIX
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -183,8 +183,3 @@ def _lock_body(call: Call) -> tuple[str, str, list[tuple[str, str, int]]]:
 
 def _queue_json(topic: str, broker: str, queue_id: int) -> dict[str, Any]:
     return {"brokerName": broker, "queueId": queue_id, "topic": topic}
-
-
-def group_json(group: ConsumerGroup) -> dict[str, Any]:
-    """A group's subscriptions as operators see them."""
-    return {topic: entry.raw for topic, entry in group.subscriptions.items()}

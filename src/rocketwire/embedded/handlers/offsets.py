@@ -94,7 +94,10 @@ class OffsetHandler:
                 ResponseCode.INVALID_PARAMETER, f"commitOffset is {offset}: give 0 or more"
             )
         broker.groups.get(group)
-        broker.offsets.put(group, topic, int_field(ext, "queueId"), offset)
+        queue_id = int_field(ext, "queueId")
+        if broker.offsets.is_reset(group, topic, queue_id):
+            return Answer(remark="Offset has been previously reset")
+        broker.offsets.put(group, topic, queue_id, offset)
         return Answer()
 
 

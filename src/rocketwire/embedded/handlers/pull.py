@@ -87,6 +87,9 @@ class PullHandler:
         request = _decode(call.command.ext)
         self._check(request)
         codes = self._filter(request)
+        moved = self._broker.offsets.take_reset(request.group, request.topic, request.queue_id)
+        if moved is not None:
+            return self._reset(request, moved)
         limits = self._limits(request)
         answer = self._read(request, limits, codes)
         if request.flags & PullFlag.COMMIT_OFFSET and request.commit_offset >= 0:
@@ -105,6 +108,15 @@ class PullHandler:
             held.hold((request.topic, request.queue_id), pull, seconds)
             return None
         return answer
+
+    def _reset(self, request: PullRequest, offset: int) -> Answer:
+        """Tell a member that its group was moved."""
+        queue = self._broker.store.queues.get(request.topic, request.queue_id)
+        minimum, maximum = (queue.minimum, queue.maximum) if queue is not None else (0, 0)
+        found = Fetched(FetchStatus.OFFSET_RESET, offset, minimum, maximum)
+        return Answer(
+            ResponseCode.PULL_OFFSET_MOVED, _pull_ext(found), (), FetchStatus.OFFSET_RESET.value
+        )
 
     def _again(
         self,

@@ -1,0 +1,125 @@
+"""The state of a broker as operators see it: its figures, its configuration."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import TYPE_CHECKING, Final
+
+from rocketwire.embedded.call import Answer, Call, Handler
+from rocketwire.wire.codes import RequestCode
+from rocketwire.wire.lenient_json import dumps
+
+if TYPE_CHECKING:
+    from rocketwire.embedded.broker import Broker
+
+#: What clients and tools take us for.
+VERSION_NAME: Final = "V5_3_1"
+
+
+def handlers(broker: Broker) -> dict[int, Handler]:
+    """The requests of this file."""
+    handler = AdminHandler(broker)
+    return {
+        RequestCode.GET_BROKER_RUNTIME_INFO: handler.runtime,
+        RequestCode.GET_BROKER_CONFIG: handler.config,
+        RequestCode.GET_ALL_DELAY_OFFSET: handler.delay_offsets,
+    }
+
+
+class AdminHandler:
+    """Answers operators' questions."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def runtime(self, call: Call) -> Answer:
+        """All figures that ``clusterList`` and ``brokerStatus`` show."""
+        table = self._figures() | _UNUSED
+        return Answer(body=(dumps({"table": {k: str(v) for k, v in table.items()}}),))
+
+    def _figures(self) -> dict[str, object]:
+        broker = self._broker
+        store, log = broker.store, broker.store.log
+        usage = shutil.disk_usage(broker.folder)
+        ratio = f"{usage.used / usage.total:.4f}"
+        seconds = max(time.time() - broker.started_at, 1e-3)
+        put, got = broker.messages_in / seconds, broker.messages_out / seconds
+        return {
+            "bootTimestamp": int(broker.started_at * 1000),
+            "brokerActive": "true",
+            "brokerVersion": 475,
+            "brokerVersionDesc": VERSION_NAME,
+            "commitLogDirCapacity": f"Total : {usage.total} B, Free : {usage.free} B.",
+            "commitLogDiskRatio": ratio,
+            "commitLogDiskRatio_" + str(broker.folder / "commitlog"): ratio,
+            "commitLogMaxOffset": log.end,
+            "commitLogMinOffset": log.start,
+            "consumeQueueDiskRatio": ratio,
+            "dispatchBehindBytes": 0,
+            "earliestMessageTimeStamp": store.store_ms_at(log.start),
+            "getTransferredTps": f"{got:.2f} {got:.2f} {got:.2f}",
+            "indexBehindBytes": store.follower.behind,
+            "msgGetTotalTodayNow": broker.messages_out,
+            "msgPutTotalTodayNow": broker.messages_in,
+            "putTps": f"{put:.2f} {put:.2f} {put:.2f}",
+            "remainHowManyDataToFlush": f"{log.end - log.synced} B",
+            "runtime": f"[ {int(seconds)} seconds ]",
+        }
+
+    def config(self, call: Call) -> Answer:
+        """The configuration in Apache's words, as far as it means something here."""
+        broker, options = self._broker, self._broker.options
+        values = {
+            "brokerName": broker.name,
+            "brokerClusterName": options.cluster,
+            "brokerId": 0,
+            "brokerIP1": broker.host,
+            "listenPort": broker.port,
+            "autoCreateTopicEnable": str(options.auto_create_topics).lower(),
+            "brokerPermission": broker.permission,
+            "defaultTopicQueueNums": options.queues,
+            "flushDiskType": "SYNC_FLUSH" if options.flush == "sync" else "ASYNC_FLUSH",
+            "maxMessageSize": options.max_message_size,
+            "messageDelayLevel": options.delay_levels,
+            "storePathRootDir": broker.folder,
+            "mappedFileSizeCommitLog": broker.store.sizes.log_file,
+            "mappedFileSizeConsumeQueue": broker.store.sizes.queue_file,
+            "maxHashSlotNum": broker.store.sizes.index_slots,
+            "maxIndexNum": broker.store.sizes.index_entries,
+        }
+        text = "".join(f"{name}={value}\n" for name, value in values.items())
+        version = dumps(broker.topics.version.as_json()).decode()
+        return Answer(ext={"version": version}, body=(text.encode(),))
+
+    def delay_offsets(self, call: Call) -> Answer:
+        """How far each delay level has come."""
+        return Answer(body=(dumps(self._broker.schedule.as_json()),))
+
+
+# Tools read these, and have nothing better to say without them.
+_UNUSED: Final[dict[str, object]] = {
+    "EndTransactionQueueSize": 0,
+    "EndTransactionThreadPoolQueueCapacity": 100000,
+    "msgGetTotalTodayMorning": 0,
+    "msgGetTotalYesterdayMorning": 0,
+    "msgPutTotalTodayMorning": 0,
+    "msgPutTotalYesterdayMorning": 0,
+    "pageCacheLockTimeMills": 0,
+    "pullThreadPoolQueueCapacity": 100000,
+    "pullThreadPoolQueueHeadWaitTimeMills": 0,
+    "pullThreadPoolQueueSize": 0,
+    "queryThreadPoolQueueCapacity": 20000,
+    "queryThreadPoolQueueHeadWaitTimeMills": 0,
+    "queryThreadPoolQueueSize": 0,
+    "remainTransientStoreBufferNumbs": 2147483647,
+    "sendThreadPoolQueueCapacity": 10000,
+    "sendThreadPoolQueueHeadWaitTimeMills": 0,
+    "sendThreadPoolQueueSize": 0,
+    "startAcceptSendRequestTimeStamp": 0,
+    "timerCongestNum": 0,
+    "timerDequeueTps": 0.0,
+    "timerEnqueueTps": 0.0,
+    "timerOffsetBehind": 0,
+    "timerReadBehind": 0,
+}
