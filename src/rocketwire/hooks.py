@@ -10,19 +10,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from rocketwire.message import Message, MessageQueue, SendResult
 
 _log = logging.getLogger("rocketwire.hooks")
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptEvent:
-    """One attempt of a send has ended.
+class AttemptEvent(NamedTuple):
+    """One attempt of a send has ended. A tuple, because one is made for every message.
 
     ``outcome`` is ``stored``, ``oneway``, ``not sent``, ``rejected`` or ``maybe stored``; ``state``
-    is what the fault table thought of the broker when the attempt ended.
+    is what the fault table thought of the broker when the attempt ended. Of a batch the id, the
+    sharding key and the offset are those of its first message; ``messages`` is how many it has.
     """
 
     at: float
@@ -44,12 +44,20 @@ class AttemptEvent:
 
 @dataclass(frozen=True, slots=True)
 class SendEvent:
-    """A whole send has ended, with a result or with an error."""
+    """A whole send has ended, with a result or with an error; a oneway message has neither.
+
+    ``at`` is when it began (seconds since 1970), ``size`` the bytes of the body as it travelled,
+    ``address`` that of the broker that was tried last, if any was.
+    """
 
     messages: tuple[Message, ...]
     result: SendResult | None
     error: Exception | None
     elapsed: float
+    at: float
+    message_ids: tuple[str, ...]
+    size: int
+    address: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from rocketwire.config import ClientConfig, from_mapping
@@ -70,12 +70,14 @@ def join_instance(config: ClientConfig) -> Instance:
             return instance
         instance, count = found
         _check_agreement(instance.config, config, client_id)
+        instance.watch(config.hooks)
         _shared[client_id] = (instance, count + 1)
         return instance
 
 
-def leave_instance(instance: Instance) -> bool:
-    """A client is done with its instance; True if it was the last one."""
+def leave_instance(instance: Instance, hooks: Iterable[object] = ()) -> bool:
+    """A client is done with its instance, and so are its hooks; True if it was the last one."""
+    instance.unwatch(hooks)
     with _lock:
         found = _shared.get(instance.client_id)
         if found is None or found[0] is not instance:

@@ -12,7 +12,7 @@ from rocketwire.core.retry import failure, outcome_of
 from rocketwire.core.stats import Counters
 from rocketwire.core.targets import SendTarget
 from rocketwire.errors import Attempt, Outcome, RocketMQError, SendFailedError
-from rocketwire.hooks import AttemptEvent, call_hooks
+from rocketwire.hooks import AttemptEvent, HookSet, call_hooks
 from rocketwire.message import MessageQueue, SendResult, SendStatus
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import Reply
@@ -55,11 +55,14 @@ def read_result(reply: Reply, outgoing: Outgoing, target: SendTarget) -> SendRes
 class AttemptLog:
     """Collects the attempts of one send and reports each to statistics and hooks."""
 
-    __slots__ = ("_counters", "_instance", "_outgoing", "attempts", "error", "kept")
+    __slots__ = ("_counters", "_hooks", "_instance", "_outgoing", "attempts", "error", "kept")
 
-    def __init__(self, instance: Instance, counters: Counters, outgoing: Outgoing) -> None:
+    def __init__(
+        self, instance: Instance, counters: Counters, outgoing: Outgoing, hooks: HookSet
+    ) -> None:
         self._instance = instance
         self._counters = counters
+        self._hooks = hooks
         self._outgoing = outgoing
         self.attempts: list[Attempt] = []
         #: What the last attempt failed with.
@@ -75,27 +78,33 @@ class AttemptLog:
         outcome = outcome_of(error, written=flight.written_at != NEVER)
         self.attempts.append(Attempt(target.queue, now - began, error, outcome))
         self._counters.broke(target.broker)
-        if self._instance.hooks.after_attempt:
-            self._report(target, now - began, outcome.value, None, str(error))
+        if self._hooks.after_attempt:
+            count = len(self.attempts)
+            self._report(count, target, now - began, outcome.value, None, str(error))
 
     def stored(self, target: SendTarget, began: float, now: float, result: SendResult) -> None:
         """An attempt was stored."""
         self._counters.answered(target.broker, now - began)
-        if self._instance.hooks.after_attempt:
-            self._report(target, now - began, "stored", result.offset, None)
+        if self._hooks.after_attempt:
+            count = len(self.attempts) + 1
+            self._report(count, target, now - began, "stored", result.offset, None)
 
-    def cancelled(self, target: SendTarget, began: float, flight: Flight) -> None:
-        """The send was given up by its caller during an attempt."""
-        if self._instance.hooks.after_attempt:
-            was_written = flight.written_at != NEVER
-            outcome = Outcome.MAYBE_STORED if was_written else Outcome.NOT_SENT
-            elapsed = self._instance.clock() - began
-            self._report(target, elapsed, outcome.value, None, "cancelled")
+    def cancelled(self, target: SendTarget, began: float, flight: Flight) -> SendFailedError | None:
+        """The send was given up by its caller during an attempt; what hooks are told in the end."""
+        if not self._hooks.after_attempt and not self._hooks.after_send:
+            return None
+        outcome = outcome_of(GeneratorExit(), written=flight.written_at != NEVER)
+        elapsed = self._instance.clock() - began
+        error = RocketMQError("cancelled")
+        self.attempts.append(Attempt(target.queue, elapsed, error, outcome))
+        if self._hooks.after_attempt:
+            self._report(len(self.attempts), target, elapsed, outcome.value, None, "cancelled")
+        return failure(self.attempts, elapsed, deadline_passed=False)
 
     def written(self, target: SendTarget, began: float, now: float) -> None:
         """A oneway message was handed over."""
-        if self._instance.hooks.after_attempt:
-            self._report(target, now - began, "oneway", None, None)
+        if self._hooks.after_attempt:
+            self._report(1, target, now - began, "oneway", None, None)
 
     def keep(self, result: SendResult, latency: float) -> None:
         """Remember a result that is to be bettered on another broker."""
@@ -123,6 +132,7 @@ class AttemptLog:
 
     def _report(
         self,
+        number: int,
         target: SendTarget,
         latency: float,
         outcome: str,
@@ -143,8 +153,8 @@ class AttemptLog:
             latency,
             outcome,
             error,
-            len(self.attempts) or 1,
+            number,
             len(outgoing.messages),
             instance.faults.state_of(target.broker),
         )
-        call_hooks(instance.hooks.after_attempt, event)
+        call_hooks(self._hooks.after_attempt, event)

@@ -7,7 +7,7 @@ signature) live here. Connections do not: they belong to a shell.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +50,8 @@ class Instance:
         self.wall = surroundings.wall
         self.random = surroundings.random
         self.lock = surroundings.make_lock()
+        self._watchers = config.hooks
+        #: Who is told of brokers and routes. What happens to a message is told by its sender.
         self.hooks = HookSet(config.hooks)
         self.routes = RouteTable(
             clock=self.clock,
@@ -88,6 +90,25 @@ class Instance:
         return MessageIdMaker(
             s.address, s.pid, int(s.random.random() * 2**32), lambda: int(s.wall() * 1000)
         )
+
+    # -- watchers ----------------------------------------------------------------------------
+
+    def watch(self, hooks: Iterable[object]) -> None:
+        """Tell these of brokers and routes, too."""
+        with self.lock:
+            self._watchers += tuple(hooks)
+            self.hooks = HookSet(self._watchers)
+
+    def unwatch(self, hooks: Iterable[object]) -> None:
+        """Tell these no more; one that several clients gave stays for the others."""
+        with self.lock:
+            left = list(self._watchers)
+            for gone in hooks:
+                place = next((i for i, hook in enumerate(left) if hook is gone), None)
+                if place is not None:
+                    del left[place]
+            self._watchers = tuple(left)
+            self.hooks = HookSet(left)
 
     # -- upkeep ------------------------------------------------------------------------------
 

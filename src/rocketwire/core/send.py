@@ -55,7 +55,7 @@ from rocketwire.errors import (
     TransportError,
     UnknownTopicError,
 )
-from rocketwire.hooks import SendEvent, call_hooks
+from rocketwire.hooks import HookSet, SendEvent, call_hooks
 from rocketwire.message import Message, MessageQueue, SendResult, SendStatus
 from rocketwire.wire.codes import STORED, error_for
 from rocketwire.wire.command import Reply
@@ -78,6 +78,10 @@ class Plan:
     timeout: float
     is_pinned: bool
     tickets: tuple[Ticket, ...] = ()
+    #: The address of the last attempt.
+    address: str | None = None
+    #: What is known of a send that its caller gave up.
+    given_up: SendFailedError | None = None
 
 
 class Sender:
@@ -87,10 +91,18 @@ class Sender:
         instance: what is shared with others of the same client id.
         config: the producer's settings.
         positions: where round robin stands, in this thread or producer.
+        hooks: who is told of every message; those of the settings by default.
     """
 
-    def __init__(self, instance: Instance, config: ProducerConfig, positions: Positions) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        config: ProducerConfig,
+        positions: Positions,
+        hooks: HookSet | None = None,
+    ) -> None:
         self.instance = instance
+        self.hooks = HookSet(config.hooks) if hooks is None else hooks
         self.config = config
         self.counters = Counters()
         self.lines = Lines(instance.surroundings.make_lock())
@@ -133,9 +145,9 @@ class Sender:
             selector = hash_queue if outgoing.sharding_keys else self._default_selector
         else:
             selector = resolve_selector(selector)
-        if self.instance.hooks.before_send:
+        if self.hooks.before_send:
             for message in outgoing.messages:
-                call_hooks(self.instance.hooks.before_send, message)
+                call_hooks(self.hooks.before_send, message)
         chosen = selector if selector is None or not isinstance(selector, str) else None
         is_pinned = chosen is None or bool(outgoing.sharding_keys) or pins(chosen)
         return Plan(outgoing, queue, chosen, argument, mode, timeout, is_pinned)
@@ -159,7 +171,7 @@ class Sender:
         Raises:
             SendFailedError: with the outcome and all attempts.
         """
-        if plan.outgoing.sharding_keys or self.instance.hooks.after_send:
+        if plan.outgoing.sharding_keys or self.hooks.after_send:
             return self._send_with_care(plan)
         return self._send(plan, self._clock())
 
@@ -168,20 +180,39 @@ class Sender:
         began = self._clock()
         self.line_up(plan, is_accepted=False)
         error: Exception | None = None
+        given_up: SendFailedError | None = None
         result: SendResult | None = None
         try:
             began = yield from self._wait_in_line(plan, began)
             result = yield from self._send(plan, began)
-        except RocketMQError as failed:
+        except Exception as failed:
             error = failed
+            raise
+        except GeneratorExit:
+            given_up = plan.given_up or SendFailedError("not sent: cancelled before it was tried")
             raise
         finally:
             for ticket in plan.tickets:
                 self.lines.leave(ticket, error)
-            if self.instance.hooks.after_send:
-                event = SendEvent(plan.outgoing.messages, result, error, self._clock() - began)
-                call_hooks(self.instance.hooks.after_send, event)
+            if self.hooks.after_send:
+                self._tell(plan, began, result, error or given_up)
         return result
+
+    def _tell(
+        self, plan: Plan, began: float, result: SendResult | None, error: Exception | None
+    ) -> None:
+        outgoing, elapsed = plan.outgoing, self._clock() - began
+        event = SendEvent(
+            outgoing.messages,
+            result,
+            error,
+            elapsed,
+            self.instance.wall() - elapsed,
+            outgoing.message_ids,
+            len(outgoing.body),
+            plan.address,
+        )
+        call_hooks(self.hooks.after_send, event)
 
     def _wait_in_line(self, plan: Plan, began: float) -> Op[float]:
         """Until it is our turn. Returns when the deadline's time begins.
@@ -211,7 +242,7 @@ class Sender:
         outgoing = plan.outgoing
         deadline = began + plan.timeout
         faults = self.instance.faults
-        log = AttemptLog(self.instance, self.counters, outgoing)
+        log = AttemptLog(self.instance, self.counters, outgoing, self.hooks)
         entry = self.instance.routes.get(outgoing.topic)
         if entry is None or not entry.queues or began - entry.fetched_at > self._stale_after:
             entry = yield from self._locate(outgoing.topic, began, deadline, log)
@@ -224,6 +255,7 @@ class Sender:
             limit = (
                 deadline if tries <= 0 else self._limit(plan, entry, target, now, deadline, tries)
             )
+            plan.address = target.address
             flight = faults.begin(target.broker, now)
             request = target.request(outgoing, int(self.instance.wall() * 1000))
             try:
@@ -236,7 +268,7 @@ class Sender:
                 self._broke(target, flight, now, error, log)
             except GeneratorExit:
                 faults.cancelled(flight)
-                log.cancelled(target, now, flight)
+                plan.given_up = log.cancelled(target, now, flight)
                 raise
             else:
                 result = self._answered(outgoing, target, flight, now, reply, log)

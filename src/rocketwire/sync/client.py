@@ -63,7 +63,7 @@ class BlockingClient(Generic[C]):
         try:
             self._closing()
         finally:
-            leave_instance(self._instance)
+            leave_instance(self._instance, self._config.hooks)
             self._pool.close()
 
     def _open(self) -> None:
@@ -82,7 +82,7 @@ class BlockingClient(Generic[C]):
             self._background = Background(instance, config, on_routes=self._close_unused)
             self._opened()
         except BaseException:
-            leave_instance(instance)
+            leave_instance(instance, config.hooks)
             raise
         if config.background:
             self._background.start()
