@@ -91,6 +91,12 @@ class JavaProcess:
         except subprocess.TimeoutExpired:
             self.kill()
 
+    def wait(self, limit: float = 60.0) -> int:
+        """Wait until it ends by itself; its exit code."""
+        if self._process is None:
+            raise ServerFailedError(f"{self.name} was not started")
+        return self._process.wait(limit)
+
     def pause(self) -> None:
         """Freeze it (SIGSTOP): connections stay, answers stop."""
         os.kill(self.pid, signal.SIGSTOP)

@@ -1,9 +1,61 @@
 """Fixtures of the tests against Apache RocketMQ, and what every such test is marked with."""
 
 import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
+
+import pytest
 
 # Test modules are imported by file, not by package; the harness is imported by name from everywhere.
 _ROOT = str(Path(__file__).parents[2])
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
+
+from tests.interop.driver import JavaDriver  # noqa: E402  (needs the path above)
+from tests.real import jars, running  # noqa: E402
+from tests.real.apache import ApacheCluster  # noqa: E402
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    running.mark(items, Path(__file__).parent, "real")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and item.get_closest_marker("real") is not None:
+        report.sections.extend(running.reports())
+    return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_until_the_end() -> Iterator[None]:
+    yield
+    running.close()
+
+
+@pytest.fixture(params=["4.9.7", "5.3.3"])
+def version(request: pytest.FixtureRequest) -> str:
+    """The releases every test runs against; the newest is tried in ``test_newest.py``."""
+    jars.require_tools(request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def cluster(version: str) -> ApacheCluster:
+    return running.cluster(version)
+
+
+@pytest.fixture
+def java(version: str) -> JavaDriver:
+    return running.shared(f"java-{version}", lambda: JavaDriver(version))
+
+
+@pytest.fixture
+def topic(cluster: ApacheCluster) -> str:
+    """A topic of its own with four queues on each broker."""
+    name = running.unique("topic")
+    cluster.create_topic(name)
+    return name

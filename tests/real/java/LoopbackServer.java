@@ -75,6 +75,22 @@ public final class LoopbackServer {
         bindServers(controller, address);
         bindReplication(controller.getMessageStore(), address);
         BrokerStartup.start(controller);
+        daemon("register-again", () -> registerAgain(controller));
+    }
+
+    /**
+     * 5.x finds out in the background which name servers answer; a broker that starts before it knows
+     * registers with none of them, and tries again only after ten seconds.
+     */
+    private static void registerAgain(BrokerController controller) {
+        try {
+            for (int delay : new int[] {200, 400, 800, 1600}) {
+                Thread.sleep(delay);
+                controller.registerBrokerAll(true, false, true);
+            }
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     private static void bindServers(Object controller, String address) throws Exception {
