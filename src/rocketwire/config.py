@@ -357,7 +357,6 @@ class ReaderConfig(ClientConfig):
 
     group: str = option("rocketwire-reader", str, "the group under which it pulls")
     pull_timeout: float = option(10.0, seconds, "longest wait for a pull without long polling")
-    read_ahead: int = option(4, _count, "pulls under way at once when a whole topic is read")
 
     def __post_init__(self) -> None:
         super(ReaderConfig, self).__post_init__()

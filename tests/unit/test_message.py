@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from rocketwire import InvalidMessageError, Message, MessageQueue
+
+
+def test_text_becomes_utf_8() -> None:
+    assert Message("T", "grün").body == "grün".encode()
+
+
+@pytest.mark.parametrize("body", [bytearray(b"ab"), memoryview(b"ab")])
+def test_other_buffers_become_bytes(body: object) -> None:
+    message = Message("T", body)  # type: ignore[arg-type]
+    assert message.body == b"ab"
+    assert type(message.body) is bytes
+
+
+@pytest.mark.parametrize("body", [None, 5, ["x"]])
+def test_a_body_that_is_neither_is_refused(body: object) -> None:
+    with pytest.raises(InvalidMessageError, match="body is a"):
+        Message("T", body)  # type: ignore[arg-type]
+
+
+def test_keys_are_joined_by_blanks() -> None:
+    assert Message("T", b"x", keys=("a", "b")).keys == "a b"
+    assert Message("T", b"x", keys="a b").keys == "a b"
+    assert Message("T", b"x", keys=[]).keys is None
+
+
+@pytest.mark.parametrize("keys", [["a b"], [1], 5])
+def test_keys_that_can_t_be_joined_are_refused(keys: object) -> None:
+    with pytest.raises(InvalidMessageError, match="keys"):
+        Message("T", b"x", keys=keys)  # type: ignore[arg-type]
+
+
+def test_a_moment_needs_a_time_zone() -> None:
+    with pytest.raises(InvalidMessageError, match="time zone"):
+        Message("T", b"x", deliver_at=datetime(2026, 1, 1))
+    moment = datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+    expected = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert Message("T", b"x", deliver_at=moment).deliver_at == expected
+    assert Message("T", b"x", deliver_at=5).deliver_at == 5.0
+    with pytest.raises(InvalidMessageError, match="deliver_at"):
+        Message("T", b"x", deliver_at="tomorrow")  # type: ignore[arg-type]
+
+
+def test_a_message_never_changes() -> None:
+    properties = {"a": "1"}
+    message = Message("T", b"x", properties=properties)
+    properties["a"] = "2"
+    assert message.properties["a"] == "1"
+    with pytest.raises(AttributeError, match="immutable"):
+        message.topic = "U"
+    with pytest.raises(AttributeError, match="immutable"):
+        del message.topic
+    with pytest.raises(TypeError):
+        message.properties["a"] = "2"  # type: ignore[index]
+
+
+def test_messages_are_equal_by_value_and_survive_pickling() -> None:
+    message = Message("T", b"x", tags="t", keys="k", properties={"a": "1"}, sharding_key="s")
+    same = Message("T", b"x", tags="t", keys="k", properties={"a": "1"}, sharding_key="s")
+    assert message == same
+    assert hash(message) == hash(same)
+    assert message != message.replace(tags="u")
+    assert pickle.loads(pickle.dumps(message)) == message
+    assert message != "x"
+
+
+def test_replace_makes_a_copy_with_changes() -> None:
+    message = Message("T", b"x", keys="k")
+    assert message.replace(body="y", keys=None) == Message("T", b"y")
+
+
+def test_the_repr_shows_no_body() -> None:
+    text = repr(Message("T", b"secret", tags="t"))
+    assert "secret" not in text
+    assert text == "Message('T', 6 bytes, tags='t')"
+
+
+def test_queues_sort_as_java_sorts_them() -> None:
+    queues = [MessageQueue("T", "b", 0), MessageQueue("T", "a", 10), MessageQueue("T", "a", 2)]
+    assert sorted(queues) == [queues[2], queues[1], queues[0]]
