@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import warnings
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.delivery import Delivery, Room, in_callback
-from rocketwire.aio.driver import Awaited, Driver
-from rocketwire.aio.upkeep import Upkeep
-from rocketwire.config import ProducerConfig, from_mapping
+from rocketwire.aio.driver import Awaited
+from rocketwire.config import ProducerConfig
 from rocketwire.core.admin import create_topic
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
@@ -24,15 +20,9 @@ from rocketwire.core.selection import RoundRobinCounter, Selector
 from rocketwire.core.send import Sender
 from rocketwire.core.stats import ProducerStats
 from rocketwire.core.upkeep import say_goodbye
-from rocketwire.errors import (
-    ClientClosedError,
-    ConfigError,
-    Outcome,
-    RocketMQError,
-    SendFailedError,
-)
+from rocketwire.errors import Outcome, RocketMQError, SendFailedError
 from rocketwire.message import Message, MessageQueue, SendResult
-from rocketwire.registry import join_group, join_instance, leave_group, leave_instance
+from rocketwire.registry import join_group, leave_group, make_config
 
 Messages: TypeAlias = Message | Sequence[Message]
 
@@ -41,11 +31,12 @@ Messages: TypeAlias = Message | Sequence[Message]
 _BURST: Final = 128
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncClient[ProducerConfig]):
     """Sends messages from coroutines. The twin of ``Producer``, with the same names.
 
     It belongs to the event loop on which it is started, and may be used by any number of tasks
     there. ``async with`` starts and ends it; otherwise ``await start()`` and ``await shutdown()``.
+    Shutting down waits for what is in flight, up to ``shutdown_timeout``.
 
     Args:
         name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
@@ -53,6 +44,8 @@ class AsyncProducer:
         config: further settings as a mapping; ``options`` are stronger.
         **options: the settings, see the reference of ``ProducerConfig``.
     """
+
+    _what = "producer"
 
     def __init__(
         self,
@@ -62,99 +55,25 @@ class AsyncProducer:
         config: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        self._state = "new"
-        if name_servers is not None:
-            options["name_servers"] = name_servers
-        if group is not None:
-            options["group"] = group
-        self._config = from_mapping(ProducerConfig, options, mapping=config, environ=os.environ)
-        if not self._config.name_servers:
-            raise ConfigError(
-                "name_servers is empty: give AsyncProducer('host:port'), or set NAMESRV_ADDR"
-            )
+        super().__init__(make_config(ProducerConfig, name_servers, group, config, options))
 
-    # -- life -------------------------------------------------------------------------------
-
-    async def start(self) -> Self:
-        """Make it ready; a second call does nothing.
-
-        Raises:
-            ClientClosedError: it was shut down.
-            ConfigError: its group exists already in the client instance that it shares, or a file
-                named in the TLS settings can't be used.
-        """
-        if self._state == "closed":
-            raise ClientClosedError("this producer was shut down: make a new one")
-        if self._state == "new":
-            self._open()
-            self._state = "running"
-        return self
-
-    def _open(self) -> None:
-        config = self._config
-        instance = join_instance(config)
-        try:
-            driver = Driver(config, clock=instance.clock)
-            sender = Sender(instance, config, RoundRobinCounter(instance.random))
-            join_group(instance, sender.group)
-        except BaseException:
-            leave_instance(instance)
-            raise
-        instance.defaults = sender.defaults
-        self._instance, self._sender, self._driver = instance, sender, driver
-        self._room = Room(driver.loop, config.max_in_flight, config.max_in_flight_bytes)
+    def _opened(self) -> None:
+        config, instance = self._config, self._instance
+        self._sender = Sender(instance, config, RoundRobinCounter(instance.random))
+        self._room = Room(self._driver.loop, config.max_in_flight, config.max_in_flight_bytes)
         self._burst = 0
-        # Heartbeats and probes have connections of their own: a probe that waits behind messages
-        # would measure those.
-        self._upkeep_driver = Driver(config, clock=instance.clock)
-        self._upkeep = Upkeep(instance, self._upkeep_driver, on_routes=_weakly(self._close_unused))
-        if config.background:
-            self._upkeep.start()
+        join_group(instance, self._sender.group)
+        instance.defaults = self._sender.defaults
 
-    async def shutdown(self) -> None:
-        """Wait for what is in flight (``shutdown_timeout``), say goodbye, close; idempotent."""
-        was_running = self._state == "running"
-        self._state = "closed"
-        if not was_running:
-            return
-        try:
-            await self._room.quiet(self._config.shutdown_timeout, visitors=True)
-            self._upkeep.stop()
-            with contextlib.suppress(RocketMQError):  # nobody to say it to
-                await self._upkeep_driver.run(say_goodbye(self._instance, self._sender.group))
-        finally:
-            self._upkeep.stop()
-            leave_group(self._instance, self._sender.group)
-            leave_instance(self._instance)
-            await asyncio.gather(self._driver.close(), self._upkeep_driver.close())
+    async def _closing(self) -> None:
+        """Wait for what is in flight (``shutdown_timeout``), and say goodbye."""
+        await self._room.quiet(self._config.shutdown_timeout, visitors=True)
+        self._upkeep.stop()
+        with contextlib.suppress(RocketMQError):  # nobody to say it to
+            await self._upkeep_driver.run(say_goodbye(self._instance, self._sender.group))
 
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.shutdown()
-
-    def __del__(self) -> None:
-        if getattr(self, "_state", "") != "running":
-            return
-        warnings.warn(
-            f"unclosed producer {self._instance.client_id}: use it in an async with statement, "
-            "or await shutdown()",
-            ResourceWarning,
-            source=self,
-            stacklevel=2,
-        )
+    def _left(self) -> None:
         leave_group(self._instance, self._sender.group)
-        leave_instance(self._instance)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: its sockets are gone, too
-            loop = self._driver.loop
-            for abandon in (self._upkeep.stop, self._upkeep_driver.abort, self._driver.abort):
-                loop.call_soon_threadsafe(abandon)
 
     # -- sending ----------------------------------------------------------------------------
 
@@ -343,10 +262,8 @@ class AsyncProducer:
 
     async def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of a topic that can be written to, sorted as Java sorts them."""
-        if self._state != "running":
-            raise self._not_running()
+        deadline = self._deadline()
         sender = self._sender
-        deadline = self._instance.clock() + self._config.request_timeout
         name = sender.wire_topic(topic)
         operation = locate_topic(self._instance, name, deadline, *sender.defaults)
         return (await self._driver.run(operation)).queues
@@ -367,37 +284,11 @@ class AsyncProducer:
 
     async def create_topic(self, name: str, queues: int = 8, *, order: bool = False) -> None:
         """Create a topic on every master, or change its number of queues."""
-        if self._state != "running":
-            raise self._not_running()
-        deadline = self._instance.clock() + self._config.request_timeout
+        deadline = self._deadline()
         operation = create_topic(
             self._instance, name, queues=queues, order=order, deadline=deadline
         )
         await self._driver.run(operation)
-
-    @property
-    def client_id(self) -> str:
-        """The id by which brokers know this client; empty before the start."""
-        return self._instance.client_id if self._state != "new" else ""
-
-    # -- inside -----------------------------------------------------------------------------
-
-    def _not_running(self) -> ClientClosedError:
-        if self._state == "new":
-            return ClientClosedError(
-                "this producer was not started: use it in an async with statement, or await start()"
-            )
-        return ClientClosedError("this producer was shut down: make a new one")
-
-    def _close_unused(self) -> None:
-        """Close connections to addresses that no route has any more."""
-        wanted = self._instance.routes.addresses() | set(self._config.name_servers)
-        self._driver.retain(wanted)
-        self._upkeep_driver.retain(wanted)
-
-    def __repr__(self) -> str:
-        servers = ";".join(self._config.name_servers)
-        return f"AsyncProducer({servers!r}, group={self._config.group!r}, {self._state})"
 
 
 def _teller(
@@ -412,15 +303,3 @@ def _teller(
             on_error(error)
 
     return tell
-
-
-def _weakly(method: Callable[[], None]) -> Callable[[], None]:
-    """A call that does not keep the method's object alive, so that a lost producer is noticed."""
-    reference = weakref.WeakMethod(method)
-
-    def call() -> None:
-        found = reference()
-        if found is not None:
-            found()
-
-    return call

@@ -1,0 +1,164 @@
+"""What asyncio clients have in common: their life, their connections, their upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import warnings
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from rocketwire.aio.driver import Driver
+from rocketwire.aio.upkeep import Upkeep
+from rocketwire.config import ClientConfig
+from rocketwire.core.effects import Op
+from rocketwire.errors import ClientClosedError
+from rocketwire.registry import join_instance, leave_instance
+
+C = TypeVar("C", bound=ClientConfig)
+T = TypeVar("T")
+
+
+class AsyncClient(Generic[C]):
+    """A client of the event loop on which it is started. An asynchronous context manager.
+
+    Any number of tasks of that loop may use it. Without ``async with``, ``await start()`` first
+    and ``await shutdown()`` in the end.
+    """
+
+    _what = "client"
+
+    def __init__(self, config: C) -> None:
+        self._state = "new"
+        self._config = config
+
+    async def start(self) -> Self:
+        """Make it ready; a second call does nothing.
+
+        Raises:
+            ClientClosedError: it was shut down.
+            ConfigError: it does not go with the clients whose instance it shares, or a file named
+                in the TLS settings can't be used.
+        """
+        if self._state == "closed":
+            raise ClientClosedError(f"this {self._what} was shut down: make a new one")
+        if self._state == "new":
+            self._open()
+            self._state = "running"
+        return self
+
+    async def shutdown(self) -> None:
+        """Finish what is under way, and close; a second call does nothing."""
+        was_running = self._state == "running"
+        self._state = "closed"
+        if not was_running:
+            return
+        try:
+            await self._closing()
+        finally:
+            self._upkeep.stop()
+            self._left()
+            leave_instance(self._instance)
+            await asyncio.gather(self._driver.close(), self._upkeep_driver.close())
+
+    def _open(self) -> None:
+        config = self._config
+        instance = self._instance = join_instance(config)
+        try:
+            self._driver = Driver(config, clock=instance.clock)
+            # Heartbeats and probes have connections of their own: a probe that waits behind
+            # messages would measure those.
+            self._upkeep_driver = Driver(config, clock=instance.clock)
+            self._opened()
+        except BaseException:
+            leave_instance(instance)
+            raise
+        on_routes = _weakly(self._close_unused)
+        self._upkeep = Upkeep(instance, self._upkeep_driver, on_routes=on_routes)
+        if config.background:
+            self._upkeep.start()
+
+    def _opened(self) -> None:
+        """What a kind of client sets up besides."""
+
+    async def _closing(self) -> None:
+        """What a kind of client does before its connections are closed."""
+
+    def _left(self) -> None:
+        """What a kind of client gives back when it leaves its instance."""
+
+    def _close_unused(self) -> None:
+        """Close connections to addresses that no route has any more."""
+        wanted = self._instance.routes.addresses() | set(self._config.name_servers)
+        self._driver.retain(wanted)
+        self._upkeep_driver.retain(wanted)
+
+    async def _run(self, operation: Op[T]) -> T:
+        if self._state != "running":
+            raise self._not_running()
+        return await self._driver.run(operation)
+
+    def _deadline(self) -> float:
+        """For requests that are no sends."""
+        if self._state != "running":
+            raise self._not_running()
+        return self._instance.clock() + self._config.request_timeout
+
+    def _not_running(self) -> ClientClosedError:
+        if self._state == "new":
+            return ClientClosedError(
+                f"this {self._what} was not started: use it in an async with statement, "
+                "or await start()"
+            )
+        return ClientClosedError(f"this {self._what} was shut down: make a new one")
+
+    @property
+    def client_id(self) -> str:
+        """The id by which brokers know this client; empty before the start."""
+        return self._instance.client_id if self._state != "new" else ""
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.shutdown()
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", "") != "running":
+            return
+        warnings.warn(
+            f"unclosed {self._what} {self._instance.client_id}: use it in an async with "
+            "statement, or await shutdown()",
+            ResourceWarning,
+            source=self,
+            stacklevel=2,
+        )
+        self._left()
+        leave_instance(self._instance)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: its sockets are gone, too
+            loop = self._driver.loop
+            for abandon in (self._upkeep.stop, self._upkeep_driver.abort, self._driver.abort):
+                loop.call_soon_threadsafe(abandon)
+
+    def __repr__(self) -> str:
+        servers = ";".join(self._config.name_servers)
+        return f"{type(self).__name__}({servers!r}, {self._state})"
+
+
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """A call that does not keep the method's object alive, so that a lost client is noticed."""
+    reference = weakref.WeakMethod(method)
+
+    def call() -> None:
+        found = reference()
+        if found is not None:
+            found()
+
+    return call

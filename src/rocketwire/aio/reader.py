@@ -1,0 +1,201 @@
+"""The asyncio reader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rocketwire.aio.client import AsyncClient
+from rocketwire.config import ReaderConfig
+from rocketwire.core import pull
+from rocketwire.core.pull import Fetched, tag_filter
+from rocketwire.core.reading import Position, Reading
+from rocketwire.errors import InvalidMessageError
+from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.registry import make_config
+
+_IDLE_PAUSE = 0.05
+_LONGEST_PAUSE = 0.5
+_FAR_FUTURE = 32_503_680_000.0  # the year 3000
+
+
+class AsyncReader(AsyncClient[ReaderConfig]):
+    """Gets messages back, by queue and offset. The twin of ``Reader``, with the same names.
+
+    It keeps no position and joins no group.
+
+    Args:
+        name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
+        group: the group under which brokers see its pulls.
+        config: further settings as a mapping; ``options`` are stronger.
+        **options: the settings, see the reference of ``ReaderConfig``.
+    """
+
+    _what = "reader"
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        group: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(make_config(ReaderConfig, name_servers, group, config, options))
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues of a topic that can be read."""
+        deadline = self._deadline()
+        return await self._run(pull.read_queues(self._instance, topic, deadline))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The first offset that the queue still has."""
+        deadline = self._deadline()
+        return await self._run(pull.min_offset(self._instance, queue, deadline))
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        deadline = self._deadline()
+        return await self._run(pull.max_offset(self._instance, queue, deadline))
+
+    async def offset_for_time(self, queue: MessageQueue, moment: datetime | float) -> int:
+        """The first offset that was stored at or after a moment; the end if there is none."""
+        if isinstance(moment, datetime):
+            if moment.tzinfo is None:
+                raise InvalidMessageError(f"moment is {moment!r} without a time zone: say which")
+            moment = moment.timestamp()
+        deadline = self._deadline()
+        operation = pull.offset_for_time(
+            self._instance, queue, moment, self._config.group, deadline
+        )
+        return await self._run(operation)
+
+    async def fetch(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        max_messages: int = 32,
+        wait: float = 0.0,
+        tags: str | None = None,
+    ) -> Fetched:
+        """One pull from a queue.
+
+        Args:
+            queue: which.
+            offset: from where on.
+            max_messages: brokers may give fewer (32 by default).
+            wait: seconds to wait for the first message if there is none yet.
+            tags: ``TagA || TagB``; all by default.
+        """
+        self._deadline()
+        limit = wait + (pull.HOLD_SLACK if wait else 0.0) + self._config.pull_timeout
+        operation = pull.fetch(
+            self._instance,
+            queue,
+            offset,
+            group=self._config.group,
+            max_messages=max_messages,
+            wait=wait,
+            tags=tag_filter(tags),
+            deadline=self._instance.clock() + limit,
+        )
+        return await self._run(operation)
+
+    def read(
+        self,
+        topic: str | MessageQueue,
+        start: Position = "earliest",
+        end: Position | None = None,
+        *,
+        tags: str | None = None,
+        follow: bool = False,
+    ) -> AsyncIterator[StoredMessage]:
+        """The messages of a topic, or of one queue, for ``async for``; in order per queue.
+
+        Args:
+            topic: a topic, or one of its queues.
+            start: ``earliest``, ``latest``, an aware datetime, epoch seconds, or offsets by queue.
+            end: where to stop, likewise; by default what is the end of each queue when the
+                reading begins.
+            tags: ``TagA || TagB``; all by default.
+            follow: go on for ever, with what comes.
+        """
+        self._deadline()
+        if follow and end is not None:
+            raise InvalidMessageError("follow and end exclude one another: give one of them")
+        reading = Reading(
+            self._instance,
+            group=self._config.group,
+            tags=tag_filter(tags),
+            follow=follow,
+            request_timeout=self._config.pull_timeout,
+        )
+        return self._iterate(reading, topic, start, end)
+
+    async def _iterate(
+        self,
+        reading: Reading,
+        topic: str | MessageQueue,
+        start: Position,
+        end: Position | None,
+    ) -> AsyncIterator[StoredMessage]:
+        name = topic.topic if isinstance(topic, MessageQueue) else topic
+        queues = [topic] if isinstance(topic, MessageQueue) else None
+        await self._run(reading.begin(name, queues, start, end))
+        pause = _IDLE_PAUSE
+        while not reading.is_over:
+            before = [cursor.next for cursor in reading.cursors]
+            messages = await self._run(reading.next_messages())
+            for message in messages:
+                yield message
+            if messages or before != [cursor.next for cursor in reading.cursors]:
+                pause = _IDLE_PAUSE
+            elif not reading.is_over:
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    async def message_by_id(self, message_id: str, topic: str | None = None) -> StoredMessage:
+        """A message by its id.
+
+        Args:
+            message_id: an offset message id; or, with ``topic``, a message id.
+            topic: needed for a message id, which is looked up in the brokers' index.
+
+        Raises:
+            InvalidMessageError: the id is malformed, or there is no such message.
+        """
+        deadline = self._deadline()
+        if topic is None:
+            operation = pull.message_by_offset_id(self._instance, message_id, deadline)
+            return await self._run(operation)
+        found = await self.messages_by_key(topic, message_id, max_messages=1, unique=True)
+        if not found:
+            raise InvalidMessageError(f"topic {topic} has no message with the id {message_id!r}")
+        return found[0]
+
+    async def messages_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_messages: int = 32,
+        begin: float = 0.0,
+        end: float = _FAR_FUTURE,
+        unique: bool = False,
+    ) -> tuple[StoredMessage, ...]:
+        """Messages that have a key, from the brokers' indexes, oldest first."""
+        deadline = self._deadline()
+        operation = pull.messages_by_key(
+            self._instance,
+            topic,
+            key,
+            unique=unique,
+            max_messages=max_messages,
+            begin=begin,
+            end=end,
+            deadline=deadline,
+        )
+        return await self._run(operation)
