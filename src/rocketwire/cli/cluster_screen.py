@@ -1,0 +1,159 @@
+"""What a running embedded cluster shows: brokers, faults, traffic, disk."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from rocketwire.cli.fault_actions import describe_broker
+from rocketwire.cli.invocation import Invocation
+from rocketwire.cli.output import make_table, size_text, sparkline
+
+if TYPE_CHECKING:
+    from rocketwire.embedded import BrokerHandle
+
+_HISTORY: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One broker at one moment; rates are messages a second since the moment before."""
+
+    name: str
+    address: str
+    faults: tuple[str, ...]
+    messages_in: int
+    messages_out: int
+    rate_in: float
+    rate_out: float
+    stored: int
+    topics: int
+
+
+class ClusterWatch:
+    """Looks at brokers again and again, and works out rates."""
+
+    def __init__(self, brokers: Callable[[], Sequence[BrokerHandle]]) -> None:
+        self._brokers = brokers
+        self._before: dict[str, tuple[float, int, int]] = {}
+        self.history: dict[str, deque[float | None]] = {}
+
+    def look(self) -> list[BrokerView]:
+        """All brokers now."""
+        return [self._view(handle) for handle in self._brokers()]
+
+    def _view(self, handle: BrokerHandle) -> BrokerView:
+        now, came, went = time.monotonic(), handle.messages_in, handle.messages_out
+        then, came_before, went_before = self._before.get(handle.name, (now, came, went))
+        self._before[handle.name] = (now, came, went)
+        passed = max(now - then, 0.001)
+        rate = max(came - came_before, 0) / passed
+        self.history.setdefault(handle.name, deque(maxlen=_HISTORY)).append(rate)
+        return BrokerView(
+            name=handle.name,
+            address=handle.address,
+            faults=tuple(describe_broker(handle)),
+            messages_in=came,
+            messages_out=went,
+            rate_in=rate,
+            rate_out=max(went - went_before, 0) / passed,
+            stored=handle.stored_bytes,
+            topics=len(handle.topics),
+        )
+
+
+class ClusterScreen:
+    """Shows a cluster until it is told to stop: live, as lines, or as JSON."""
+
+    def __init__(
+        self,
+        here: Invocation,
+        brokers: Callable[[], Sequence[BrokerHandle]],
+        *,
+        headline: Sequence[str],
+        interval: float,
+    ) -> None:
+        self._here = here
+        self._watch = ClusterWatch(brokers)
+        self._headline = headline
+        self._interval = interval
+
+    def run(self, stop: threading.Event) -> None:
+        """Show until ``stop`` is set."""
+        if self._here.is_live:
+            self._run_live(stop)
+        else:
+            self._run_lines(stop)
+
+    def _run_live(self, stop: threading.Event) -> None:
+        with Live(console=self._here.console, auto_refresh=False) as live:
+            while True:
+                live.update(self._screen(self._watch.look()), refresh=True)
+                if stop.wait(min(self._interval, 0.5)):
+                    return
+
+    def _screen(self, views: Sequence[BrokerView]) -> Group:
+        history = self._watch.history
+        top = max((value or 0.0 for row in history.values() for value in row), default=0.0)
+        rows = [
+            (
+                view.name,
+                view.address,
+                Text(", ".join(view.faults) or "well", style="red" if view.faults else "green"),
+                f"{view.rate_in:,.0f}/s",
+                Text(sparkline(history[view.name], top=top), style="cyan"),
+                f"{view.rate_out:,.0f}/s",
+                f"{view.messages_in:,}",
+                size_text(view.stored),
+            )
+            for view in views
+        ]
+        columns = ["broker", "address", "state", "in#", "", "out#", "stored#", "log#"]
+        lines = [
+            Text(line, style="bold" if n == 0 else "") for n, line in enumerate(self._headline)
+        ]
+        hint = Text("Ctrl-C ends it", style="dim")
+        return Group(*lines, Text(), make_table(columns, rows), Text(), hint)
+
+    def _run_lines(self, stop: threading.Event) -> None:
+        for line in self._headline:
+            self._here.say(line)
+        before: list[BrokerView] = []
+        while True:
+            views = self._watch.look()
+            for view in views:
+                self._tell(view, before)
+            before = views
+            if stop.wait(self._interval):
+                return
+
+    def _tell(self, view: BrokerView, before: Sequence[BrokerView]) -> None:
+        """A line when something changed, so that a quiet cluster fills no log."""
+        old = next((other for other in before if other.name == view.name), None)
+        if old is not None and _counts(old) == _counts(view):
+            return
+        if self._here.as_json:
+            self._here.emit({"event": "broker"} | _described(view))
+            return
+        state = ", ".join(view.faults) or "well"
+        self._here.say(
+            f"{time.strftime('%H:%M:%S')} {view.name} {view.address} {state}: "
+            f"in {view.rate_in:,.0f}/s, out {view.rate_out:,.0f}/s, "
+            f"{view.messages_in:,} stored, {size_text(view.stored)}"
+        )
+
+
+def _counts(view: BrokerView) -> tuple[object, ...]:
+    return view.faults, view.messages_in, view.messages_out
+
+
+def _described(view: BrokerView) -> dict[str, Any]:
+    return {name: getattr(view, name) for name in BrokerView.__slots__}

@@ -1,0 +1,85 @@
+"""What a person sees when a command fails: one line, and an exit code that scripts understand."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Any, Final
+
+import typer
+
+from rocketwire.errors import ConfigError, InvalidMessageError, RocketMQError, SendFailedError
+
+OK: Final = 0
+FAILED: Final = 1
+MISUSED: Final = 2
+INTERRUPTED: Final = 130
+
+
+class UsageError(Exception):
+    """The command was called wrongly; the text says how to call it."""
+
+
+class CommandFailedError(Exception):
+    """The command could not do what it was asked; the text says why and what to do."""
+
+
+class _Wishes:
+    """How this process reports failures; set by the options of whichever command runs."""
+
+    debug = False
+    as_json = False
+
+
+wishes = _Wishes()
+
+
+def report(error: Exception) -> int:
+    """Print a failure to standard error; returns the exit code."""
+    if isinstance(error, typer.Abort):
+        return INTERRUPTED
+    if wishes.debug:
+        traceback.print_exception(error)
+    if wishes.as_json:
+        print(json.dumps(_described(error)), file=sys.stderr)
+    else:
+        print(f"rocketwire: {_sentence(error)}", file=sys.stderr)
+    return _exit_code(error)
+
+
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, UsageError | ConfigError | InvalidMessageError):
+        return MISUSED
+    # Usage errors of typer's own parser, whose classes have moved between its versions.
+    code = getattr(error, "exit_code", FAILED)
+    return code if isinstance(code, int) else FAILED
+
+
+def _sentence(error: Exception) -> str:
+    formatted = getattr(error, "format_message", None)
+    if callable(formatted):
+        where = getattr(error, "ctx", None)
+        path = where.command_path if where is not None else "rocketwire"
+        return f"{formatted()} (see {path} --help)"
+    if isinstance(error, RocketMQError | UsageError | CommandFailedError):
+        return _one_line(str(error))
+    if isinstance(error, OSError) and error.strerror:
+        name = f" {error.filename}" if error.filename is not None else ""
+        return f"{error.strerror}{name}"
+    return f"{type(error).__name__}: {_one_line(str(error))} (--debug shows where)"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _described(error: Exception) -> dict[str, Any]:
+    found: dict[str, Any] = {"error": type(error).__name__, "message": _sentence(error)}
+    if isinstance(error, SendFailedError):
+        found["outcome"] = error.outcome.value
+        found["attempts"] = [
+            {"broker": a.broker, "latency": a.latency, "error": str(a.error)}
+            for a in error.attempts
+        ]
+    return found

@@ -1,0 +1,274 @@
+"""What every command is given: its connection settings and its ways to speak.
+
+Settings come from the command line, ``ROCKETWIRE_*`` and ``NAMESRV_ADDR`` in the environment, and
+a file, strongest first. The file is the first of ``--config``, ``rocketwire.toml`` here, and
+``~/.config/rocketwire/config.toml``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
+
+import typer
+from rich.console import Console
+
+from rocketwire.cli import failures
+from rocketwire.cli.output import make_console, to_json
+from rocketwire.config import ProducerConfig, ReaderConfig, canonical, from_mapping
+from rocketwire.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rocketwire.cli.admin import Admin
+    from rocketwire.sync.producer import Producer
+    from rocketwire.sync.reader import Reader
+
+#: Where ``rocketwire cluster`` listens, so that the first try needs no address.
+DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
+_CONNECTION: Final = "Connection"
+_OUTPUT: Final = "Output"
+_SCATTERED_PREFIXES: Final = ("tls", "accesskey", "secretkey", "securitytoken", "credentialsfile")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One call of one command."""
+
+    as_json: bool = False
+    given: dict[str, Any] = field(default_factory=dict)
+    file: Mapping[str, Any] = field(default_factory=dict)
+    console: Console = field(default_factory=make_console)
+    errors: Console = field(default_factory=lambda: make_console(stderr=True))
+
+    @property
+    def name_servers(self) -> str:
+        """Whom to ask, as text."""
+        return ";".join(from_mapping(ReaderConfig, self.settings(ReaderConfig)).name_servers)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a person watches, so that a screen may be drawn again and again."""
+        return self.console.is_terminal and not self.as_json
+
+    def settings(self, kind: type[ProducerConfig | ReaderConfig], **own: Any) -> dict[str, Any]:
+        """The settings for a kind of client; ``own`` are this command's, weaker than all."""
+        known = {canonical(spec.name) for spec in dataclasses.fields(kind)}
+        values = {"nameservers": DEFAULT_NAME_SERVER} | {canonical(k): v for k, v in own.items()}
+        for source in (self.file, _environment(), self.given):
+            values |= {canonical(name): value for name, value in source.items()}
+        return {k: v for k, v in values.items() if k in known or k.startswith(_SCATTERED_PREFIXES)}
+
+    def producer(self, **own: Any) -> Producer:
+        """A producer, not yet started."""
+        from rocketwire.sync.producer import Producer
+
+        return Producer(config=self.settings(ProducerConfig, **own))
+
+    def reader(self, **own: Any) -> Reader:
+        """A reader, not yet started."""
+        from rocketwire.sync.reader import Reader
+
+        return Reader(config=self.settings(ReaderConfig, **own))
+
+    def admin(self, **own: Any) -> Admin:
+        """A client for questions about clusters and topics, not yet started."""
+        from rocketwire.cli.admin import Admin
+
+        return Admin(config=self.settings(ReaderConfig, **own))
+
+    def say(self, text: object = "") -> None:
+        """Something for people; nothing is written in JSON mode."""
+        if not self.as_json:
+            self.console.print(text, markup=False)
+            self.console.file.flush()
+
+    def emit(self, value: Any) -> None:
+        """One line of JSON."""
+        print(to_json(value), flush=True)
+
+    def note(self, text: str) -> None:
+        """Something beside the result, on standard error."""
+        if not self.as_json:
+            self.errors.print(text, markup=False)
+
+
+def _environment() -> dict[str, str]:
+    """What the environment says, by canonical name; it is stronger than the file."""
+    found: dict[str, str] = {}
+    if os.environ.get("NAMESRV_ADDR"):
+        found["nameservers"] = os.environ["NAMESRV_ADDR"]
+    for name, value in os.environ.items():
+        if name.startswith("ROCKETWIRE_") and value:
+            found[canonical(name.removeprefix("ROCKETWIRE_"))] = value
+    return found
+
+
+def read_settings_file(path: Path | None) -> dict[str, Any]:
+    """The settings of a file, or of the first of the usual ones that exists.
+
+    Raises:
+        ConfigError: it can't be read, or has an unknown setting.
+    """
+    usual = (Path("rocketwire.toml"), _home() / "rocketwire" / "config.toml")
+    path = path or next((p for p in usual if p.is_file()), None)
+    if path is None:
+        return {}
+    try:
+        content = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the settings file {path} can't be read: {error}") from None
+    try:
+        _check_names(content)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return content
+
+
+def _home() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+def parse_options(pairs: Iterable[str]) -> dict[str, Any]:
+    """Settings from ``NAME=VALUE`` words.
+
+    >>> parse_options(["send_timeout=5s"])
+    {'send_timeout': '5s'}
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise failures.UsageError(f"--option {pair!r}: write NAME=VALUE, like send_timeout=5s")
+        found[name.strip()] = value.strip()
+    _check_names(found)
+    return found
+
+
+def _check_names(settings: Mapping[str, Any]) -> None:
+    """Refuse names that no client knows; the producer knows the most, the reader has a few more."""
+    readers_own = {canonical(spec.name) for spec in dataclasses.fields(ReaderConfig)}
+    rest = {k: v for k, v in settings.items() if canonical(k) not in readers_own}
+    from_mapping(ProducerConfig, rest)
+
+
+_connection_options: Final = {
+    "name_server": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--name-server", "-n", metavar="HOST:PORT", rich_help_panel=_CONNECTION,
+                help="Name servers, separated by semicolons. Default: NAMESRV_ADDR, the settings "
+                f"file, {DEFAULT_NAME_SERVER}.",
+            ),
+        ],
+        None,
+    ),
+    "option": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--option", "-o", metavar="NAME=VALUE", rich_help_panel=_CONNECTION,
+                help="Any client setting, e.g. access_key=..., tls=true. May be repeated.",
+            ),
+        ],
+        None,
+    ),
+    "config": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--config", metavar="FILE", rich_help_panel=_CONNECTION,
+                help="Settings file. Default: rocketwire.toml, ~/.config/rocketwire/config.toml.",
+            ),
+        ],
+        None,
+    ),
+}  # fmt: skip
+_output_options: Final = {
+    "json": (
+        Annotated[
+            bool, typer.Option("--json", rich_help_panel=_OUTPUT, help="Write JSON, for programs.")
+        ],
+        False,
+    ),
+    "debug": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--debug",
+                rich_help_panel=_OUTPUT,
+                help="Show the traceback of a failure, and logs.",
+            ),
+        ],
+        False,
+    ),
+}
+
+
+def command(
+    app: typer.Typer,
+    name: str,
+    *,
+    panel: str | None = None,
+    connects: bool = True,
+    examples: Iterable[str] = (),
+) -> Callable[[F], F]:
+    """Register a function as a command with the common options.
+
+    Its first parameter gets the ``Invocation``; the others are its own options and arguments.
+
+    Args:
+        app: where to register it.
+        name: of the command.
+        panel: its group in ``--help``.
+        connects: whether it has the options for connections.
+        examples: command lines for ``--help``.
+    """
+    common = dict(_connection_options if connects else {}) | _output_options
+
+    def register(function: F) -> F:
+        hints = get_type_hints(function, include_extras=True)
+        own = list(inspect.signature(function).parameters.values())[1:]
+        parameters = [p.replace(annotation=hints[p.name], kind=p.KEYWORD_ONLY) for p in own]
+        parameters += [
+            inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+            for n, (hint, default) in common.items()
+        ]
+
+        def call(**values: Any) -> Any:
+            chosen = {n: values.pop(n) for n in common}
+            return function(_begin(chosen), **values)
+
+        call.__name__ = function.__name__
+        call.__doc__ = function.__doc__
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {p.name: p.annotation for p in parameters}
+        epilog = "\n\n".join(["Examples:", *(f"  {line}" for line in examples)])
+        app.command(name, epilog=epilog.replace("[", r"\["), rich_help_panel=panel)(call)
+        return function
+
+    return register
+
+
+def _begin(chosen: Mapping[str, Any]) -> Invocation:
+    failures.wishes.debug = chosen["debug"]
+    failures.wishes.as_json = chosen["json"]
+    if chosen["debug"]:
+        import logging
+
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    here = Invocation(as_json=chosen["json"])
+    if "config" in chosen:
+        here.file = read_settings_file(chosen["config"])
+        here.given = parse_options(chosen["option"] or ())
+        if chosen["name_server"]:
+            here.given["name_servers"] = chosen["name_server"]
+    return here
