@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
+from rocketwire.telemetry_config import TelemetryConfig, as_telemetry
 
 AddressMap: TypeAlias = Mapping[str, str] | Callable[[str], str]
 
@@ -329,7 +330,9 @@ class ProducerConfig(ClientConfig):
     selector: Any = option(None, _same, "the default strategy: a selector, or its name")
     trace: str | None = option(None, _trace, "send message traces (True, or a trace topic)")
     status: str | None = option(None, _text, "a file in which a running producer shows its health")
-    telemetry: str | None = option(None, _text, "a folder that gets one JSON line per attempt")
+    telemetry: TelemetryConfig | None = option(
+        None, as_telemetry, "a folder that gets one JSON line per attempt (or TelemetryConfig)"
+    )
     shutdown_timeout: float = option(10.0, seconds, "how long shutdown waits for what is in flight")
 
     def __post_init__(self) -> None:
