@@ -1,0 +1,291 @@
+"""Every send form, and what comes back of what was sent."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from rocketwire import (
+    InvalidMessageError,
+    Message,
+    MessageQueue,
+    Outcome,
+    SendFailedError,
+    SendResult,
+    SendStatus,
+)
+from rocketwire.wire.java_hash import java_string_hash
+
+
+def read_all(shell, topic: str, count: int) -> list:
+    """What the topic holds; asked again while a oneway message or the index is on its way."""
+    for _ in range(100):
+        found = shell.read(topic)
+        if len(found) >= count:
+            return found
+        time.sleep(0.05)
+    return found
+
+
+def one_way_of_sending(shell, form: str, message, **how):
+    if form == "send":
+        return shell.send(message, **how)
+    if form == "submit":
+        return shell.submit(message, **how)()
+    return shell.send_oneway(message, **how)
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
+@pytest.mark.parametrize("place", ["default", "queue", "selector"])
+@pytest.mark.parametrize("form", ["send", "submit", "oneway"])
+@pytest.mark.parametrize("timeout", [None, 5.0], ids=["default-timeout", "timeout"])
+def test_every_form_of_sending(shell, target, form, place, batch, timeout) -> None:
+    topic = target.topic()
+    bodies = [b"one", b"two", b"three"] if batch else [b"one"]
+    messages = [Message(topic, body, tags="t", keys="k") for body in bodies]
+    how: dict = {} if timeout is None else {"timeout": timeout}
+    queues = shell.publish_queues(topic)
+    if place == "queue":
+        how["queue"] = queues[3]
+    elif place == "selector":
+        how |= {"selector": lambda qs, m, argument: qs[argument], "argument": 5}
+    result = one_way_of_sending(shell, form, messages if batch else messages[0], **how)
+    stored = read_all(shell, topic, len(bodies))
+    assert [m.body for m in stored] == bodies
+    assert {(m.tags, m.keys) for m in stored} == {("t", "k")}
+    assert len({m.queue for m in stored}) == 1
+    if place != "default":
+        assert stored[0].queue == queues[3 if place == "queue" else 5]
+    if form != "oneway":
+        assert result.status is SendStatus.OK
+        assert [m.message_id for m in stored] == list(result.message_ids)
+        assert [m.offset_message_id for m in stored] == list(result.offset_message_ids)
+        assert (stored[0].queue, stored[0].offset) == (result.queue, result.offset)
+        assert result.attempts == ()
+
+
+def test_everything_in_a_message_comes_back(shell, target) -> None:
+    topic = target.topic()
+    message = Message(
+        topic,
+        "grün 中文 😀".encode(),
+        tags="tag-ü",
+        keys=["order-42", "中文"],
+        properties={"colour": "röt", "size": "  large  ", "emoji": "😀"},
+        flag=-5,
+        wait_store_ok=False,
+    )
+    result = shell.send(message)
+    (stored,) = read_all(shell, topic, 1)
+    assert stored.body == message.body
+    assert (stored.tags, stored.keys, stored.flag) == (message.tags, message.keys, -5)
+    assert dict(stored.properties) == dict(message.properties)
+    assert stored.message_id == result.message_id
+    assert stored.reconsume_times == 0
+    assert stored.born_at <= stored.stored_at
+
+
+@pytest.mark.parametrize("size", [1, 4095, 4096, 100_000, 4 * 1024 * 1024])
+def test_bodies_of_every_size(shell, target, size) -> None:
+    topic = target.topic()
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    shell.send(Message(topic, body), timeout=30.0)
+    (stored,) = read_all(shell, topic, 1)
+    assert stored.body == body
+
+
+@pytest.mark.parametrize("compression", ["zlib", "lz4", "zstd"])
+def test_every_compression_comes_back(open_shell, target, compression) -> None:
+    topic = target.topic()
+    shell = open_shell(compression=compression, compress_over=100)
+    body = b"abcdefgh" * 1000
+    shell.send(Message(topic, body))
+    (stored,) = read_all(shell, topic, 1)
+    assert stored.body == body
+
+
+@pytest.mark.parametrize("header", ["binary", "json"])
+def test_both_kinds_of_headers(open_shell, target, header) -> None:
+    topic = target.topic()
+    shell = open_shell(header=header)
+    result = shell.send(Message(topic, b"x", properties={"ü": "中"}))
+    (stored,) = read_all(shell, topic, 1)
+    assert stored.message_id == result.message_id
+    assert dict(stored.properties) == {"ü": "中"}
+
+
+def test_sends_spread_evenly_over_all_queues(open_shell, target) -> None:
+    topic = target.topic(3)
+    shell = open_shell(fault="off")  # a busy machine may isolate a broker for a moment
+    for number in range(60):
+        shell.send(Message(topic, b"%d" % number))
+    stored = read_all(shell, topic, 60)
+    shares: dict[MessageQueue, int] = {}
+    for message in stored:
+        shares[message.queue] = shares.get(message.queue, 0) + 1
+    assert set(shares.values()) == {10}
+
+
+def test_a_sharding_key_keeps_its_order_on_java_s_queue(shell, target) -> None:
+    topic = target.topic()
+    queues = shell.publish_queues(topic)
+    answers = [
+        shell.submit(Message(topic, f"{key}:{number}", sharding_key=key))
+        for number in range(30)
+        for key in ("a", "b", "c", "中文")
+    ]
+    for answer in answers:
+        answer()
+    stored = read_all(shell, topic, 120)
+    for key in ("a", "b", "c", "中文"):
+        own = [m for m in stored if m.sharding_key == key]
+        assert [m.text for m in own] == [f"{key}:{n}" for n in range(30)]
+        assert {m.queue for m in own} == {queues[abs(java_string_hash(key)) % len(queues)]}
+
+
+def test_send_many_gives_one_result_per_message(shell, target) -> None:
+    topic, other = target.topic(), target.topic()
+    messages = [
+        Message(topic if n % 3 else other, b"%d" % n, sharding_key=f"k{n % 5}" if n % 2 else None)
+        for n in range(500)
+    ]
+    results = shell.send_many(messages)
+    assert all(isinstance(r, SendResult) for r in results)
+    counts = {topic: 333, other: 167}
+    found = [m for t, n in counts.items() for m in read_all(shell, t, n)]
+    stored = {(m.queue, m.offset): m for m in found}
+    # An attempt that a busy machine made us give up may be stored twice, and the result says so.
+    repeats = sum(r.maybe_duplicate for r in results)
+    assert 500 <= len(found) <= 500 + repeats
+    for message, result in zip(messages, results, strict=True):
+        at = stored[result.queue, result.offset]
+        assert (at.body, at.message_id) == (message.body, result.message_id)
+
+
+def test_a_topic_is_created_on_first_use(shell, target) -> None:
+    topic = target.topic().replace("conf", "auto")
+    result = shell.send(Message(topic, b"first"))
+    assert result.status is SendStatus.OK
+    assert [m.body for m in read_all(shell, topic, 1)] == [b"first"]
+
+
+def test_results_are_found_by_id_and_by_key(shell, target) -> None:
+    topic = target.topic()
+    result = shell.send(Message(topic, b"find me", keys=["needle", "hay"]))
+    by_offset = shell.ask_reader("message_by_id", result.offset_message_id)
+    assert (by_offset.body, by_offset.queue.id) == (b"find me", result.queue.id)
+    for _ in range(100):
+        found = shell.ask_reader("messages_by_key", topic, "needle")
+        if found:
+            break
+        time.sleep(0.1)
+    assert [m.message_id for m in found] == [result.message_id]
+    by_id = shell.ask_reader("message_by_id", result.message_id, topic)
+    assert by_id.body == b"find me"
+
+
+def test_offsets_and_times(shell, target) -> None:
+    topic = target.topic(1)
+    queue = shell.publish_queues(topic)[0]
+    for number in range(3):
+        shell.send(Message(topic, b"%d" % number), queue=queue)
+        time.sleep(0.02)
+    stored = [m for m in read_all(shell, topic, 3) if m.queue == queue]
+    assert [m.offset for m in stored] == [0, 1, 2]
+    assert shell.ask_reader("min_offset", queue) == 0
+    assert shell.ask_reader("max_offset", queue) == 3
+    for message in stored:
+        assert shell.ask_reader("offset_for_time", queue, message.stored_at) == message.offset
+    assert shell.ask_reader("offset_for_time", queue, 0.0) == 0
+    assert shell.ask_reader("offset_for_time", queue, time.time() + 3600) == 3
+
+
+def test_tags_filter_what_is_read(shell, target) -> None:
+    topic = target.topic()
+    for tag in ("Aa", "BB", "C"):  # the first two have the same hash
+        shell.send(Message(topic, tag, tags=tag))
+    read_all(shell, topic, 3)
+    assert [m.text for m in shell.read(topic, tags="Aa")] == ["Aa"]
+    assert sorted(m.text for m in shell.read(topic, tags="BB || C")) == ["BB", "C"]
+
+
+def test_a_position_that_is_gone_is_told(shell, target) -> None:
+    topic = target.topic(1)
+    queue = shell.publish_queues(topic)[0]
+    shell.send(Message(topic, b"x"), queue=queue)
+    read_all(shell, topic, 1)
+    fetched = shell.ask_reader("fetch", queue, 100)
+    assert fetched.moved_from == 100
+    assert fetched.next_offset == 1
+
+
+def test_a_waiting_fetch_is_answered_when_a_message_comes(shell, target) -> None:
+    topic = target.topic(1)
+    queue = shell.publish_queues(topic)[0]
+    empty = shell.ask_reader("fetch", queue, 0)
+    assert (empty.messages, empty.next_offset) == ((), 0)
+    timer = threading.Timer(0.3, lambda: shell.send(Message(topic, b"late"), queue=queue))
+    timer.start()
+    fetched = shell.ask_reader("fetch", queue, 0, wait=20.0)
+    timer.join()
+    assert [m.body for m in fetched.messages] == [b"late"]
+
+
+def test_a_delayed_message_comes_later_and_says_so(shell, target) -> None:
+    topic = target.topic(1)
+    began = time.time()
+    shell.send(Message(topic, b"later", delay_level=1))
+    assert shell.read(topic) == []
+    (stored,) = read_all(shell, topic, 1)
+    assert stored.body == b"later"
+    assert stored.stored_at.timestamp() - began >= 0.9
+
+
+def test_topics_are_created_and_grow(shell, target) -> None:
+    topic = target.topic(2)
+    assert len(shell.publish_queues(topic)) == 4
+    shell.create_topic(topic, 3)
+    for _ in range(100):
+        if len(shell.publish_queues(topic)) == 6:
+            break
+        time.sleep(0.1)
+    assert [q.id for q in shell.publish_queues(topic)] == [0, 1, 2, 0, 1, 2]
+    result = shell.send(
+        Message(topic, b"x"), queue=MessageQueue(topic, shell.publish_queues(topic)[5].broker, 2)
+    )
+    assert result.queue.id == 2
+
+
+def test_a_broker_s_refusal_is_rejected(shell, target) -> None:
+    topic = target.topic(1)
+    broker = shell.publish_queues(topic)[0].broker
+    with pytest.raises(SendFailedError, match="rejected") as caught:
+        shell.send(Message(topic, b"x"), queue=MessageQueue(topic, broker, 77))
+    assert caught.value.outcome is Outcome.REJECTED
+    assert caught.value.attempts[0].queue.id == 77
+    assert shell.read(topic) == []
+
+
+def test_bad_messages_never_leave(shell, target) -> None:
+    topic = target.topic(1)
+    with pytest.raises(InvalidMessageError, match="body is empty"):
+        shell.send(Message(topic, b""))
+    with pytest.raises(InvalidMessageError, match="body is empty"):
+        shell.submit(Message(topic, b""))
+    with pytest.raises(InvalidMessageError, match="body is empty"):
+        shell.send_oneway(Message(topic, b""))
+    assert shell.read(topic) == []
+
+
+def test_stats_and_health_tell_what_was_sent(shell, target) -> None:
+    topic = target.topic()
+    for _ in range(8):
+        shell.send(Message(topic, b"x" * 10))
+    stats = shell.stats()
+    assert (stats.sent, stats.messages, stats.bytes, stats.failed) == (8, 8, 80, 0)
+    assert sum(b.answers for b in stats.brokers) == 8
+    health = shell.health()
+    assert len(health) == 2
+    assert {h.state for h in health.values()} == {"usable"}
