@@ -41,7 +41,7 @@ IDLE_LIMIT: Final = 60.0
 #: A connection on which nothing came for this long after a request is given up.
 _SILENCE: Final = 0.5
 #: Bytes gathered in one tick before they are written without waiting for its end.
-_GATHER: Final = 256 * 1024
+_GATHER: Final = 64 * 1024
 #: A sweep looks at every request in flight. Spacing sweeps by this much for each of them keeps the
 #: cost under a tenth of the time, for a lateness of 10 ms when 10,000 are in flight.
 _SWEEP_SPACING: Final = 1e-6
