@@ -192,3 +192,9 @@ def _read_binary(header: bytes) -> tuple[tuple[int, str | None, dict[str, str]],
         ext[key] = header[at + 4 : at + 4 + value_size].decode()
         at += 4 + value_size
     return (code, remark, ext), (opaque, version)
+
+
+def ask(address: str, code: int, ext: Mapping[str, Any] | None = None, body: bytes = b"") -> Answer:
+    """One request on a plain connection of its own."""
+    with RawConnection(address) as connection:
+        return connection.call(code, ext, body)

@@ -17,6 +17,9 @@ from tests.real.apache import ApacheCluster
 
 T = TypeVar("T")
 
+DELAYS = "1s 2s 2s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+"""As by default, but for the third: the first retry of a consumer waits for that one."""
+
 _LIMIT = 600
 _names = itertools.count(1)
 _stack = ExitStack()
@@ -34,7 +37,10 @@ def shared(key: str, make: Callable[[], AbstractContextManager[T]]) -> T:
 def cluster(version: str) -> ApacheCluster:
     """The shared plain cluster of ``version``: two brokers, nothing secured."""
     jars.require_tools(version)
-    return shared(f"cluster-{version}", lambda: ApacheCluster(version, brokers=2))
+    overrides = {"messageDelayLevel": DELAYS, "recallMessageEnable": "true"}
+    return shared(
+        f"cluster-{version}", lambda: ApacheCluster(version, brokers=2, overrides=overrides)
+    )
 
 
 def unique(word: str) -> str:
