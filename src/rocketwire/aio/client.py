@@ -60,7 +60,7 @@ class AsyncClient(Generic[C]):
         finally:
             self._upkeep.stop()
             self._left()
-            leave_instance(self._instance)
+            leave_instance(self._instance, self._config.hooks)
             await asyncio.gather(self._driver.close(), self._upkeep_driver.close())
 
     def _open(self) -> None:
@@ -73,7 +73,7 @@ class AsyncClient(Generic[C]):
             self._upkeep_driver = Driver(config, clock=instance.clock)
             self._opened()
         except BaseException:
-            leave_instance(instance)
+            leave_instance(instance, config.hooks)
             raise
         on_routes = _weakly(self._close_unused)
         self._upkeep = Upkeep(instance, self._upkeep_driver, on_routes=on_routes)
@@ -141,7 +141,7 @@ class AsyncClient(Generic[C]):
             stacklevel=2,
         )
         self._left()
-        leave_instance(self._instance)
+        leave_instance(self._instance, self._config.hooks)
         with contextlib.suppress(RuntimeError):  # the loop is closed: its sockets are gone, too
             loop = self._driver.loop
             for abandon in (self._upkeep.stop, self._upkeep_driver.abort, self._driver.abort):

@@ -148,8 +148,8 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             argument=argument,
             timeout=timeout,
         )
-        await Awaited(self._driver, self._sender.send(plan))
         await self._take_turns()
+        await Awaited(self._driver, self._sender.send(plan))
 
     async def submit(
         self,
@@ -184,6 +184,9 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         )
         outgoing = plan.outgoing
         count, size = len(outgoing.messages), len(outgoing.body)
+        self._burst += 1
+        if self._burst >= _BURST:  # before anything is handed over: this may be cancelled
+            await self._take_turns()
         if not room.take(count, size):
             await self._wait_for_room(count, size, plan.timeout)
         if outgoing.sharding_keys:
@@ -192,9 +195,6 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if on_success is not None or on_error is not None:
             delivery.add_done_callback(_teller(on_success, on_error))
         delivery.resume(None)
-        self._burst += 1
-        if self._burst >= _BURST:
-            await self._take_turns()
         return delivery
 
     async def _wait_for_room(self, count: int, size: int, limit: float) -> None:
@@ -214,6 +214,8 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
     async def _take_turns(self) -> None:
         self._burst = 0
         await asyncio.sleep(0)
+        if self._state != "running":
+            raise self._not_running()
 
     async def send_many(
         self,

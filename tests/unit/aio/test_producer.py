@@ -452,3 +452,27 @@ def test_brokers_hear_heartbeats_and_the_goodbye(run, breakable):
         assert any(entry.code == 35 for entry in breakable.journal)
 
     run(main())
+
+
+def test_a_submit_that_is_cancelled_has_handed_nothing_over(run, cluster, topic):
+    async def main():
+        async with AsyncProducer(cluster.name_server) as producer:
+            await producer.send(Message(topic, "first"))
+            accepted = 0
+
+            async def flood():
+                nonlocal accepted
+                while True:
+                    await producer.submit(Message(topic, "x"))
+                    accepted += 1
+
+            task = asyncio.create_task(flood())
+            while accepted < 300:
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await producer.flush()
+            assert producer.stats().sent == 1 + accepted
+
+    run(main())
