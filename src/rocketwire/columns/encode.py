@@ -72,8 +72,13 @@ class Single:
 
 @dataclass(slots=True)
 class Encoded:
-    """What became of a batch. ``parts`` keep the order of the rows within each queue."""
+    """What became of a piece of a batch. ``parts`` keep the order of the rows within each queue.
 
+    ``first_row`` is the index of the piece's first row in its partition; ``bad`` counts likewise.
+    """
+
+    source: Any
+    first_row: int
     parts: list[Frame | Single] = field(default_factory=list)
     bad: BadRows = field(default_factory=dict)
 
@@ -97,6 +102,7 @@ class BatchEncoder:
         queues: the writable queues of a topic in Java's order; asked once per topic and batch.
         ids: makes the message ids.
         stamp: what row ids begin with, e.g. ``"query:batch:partition:"``; None for none.
+        namespace: of version 1, which every message names.
         max_message_size: the largest body of a request.
         frame_size: how large frames should be.
     """
@@ -108,6 +114,7 @@ class BatchEncoder:
         queues: Callable[[str], Sequence[MessageQueue]],
         ids: MessageIdColumn,
         stamp: str | None = None,
+        namespace: str | None = None,
         max_message_size: int = MAX_MESSAGE_SIZE,
         frame_size: int = FRAME_SIZE,
     ) -> None:
@@ -115,6 +122,7 @@ class BatchEncoder:
         self._queues = queues
         self._ids = ids
         self._stamp = stamp
+        self._constant = f"{Property.INSTANCE_ID}\x01{namespace}\x02".encode() if namespace else b""
         self._max_message_size = max_message_size
         self._frame_size = min(frame_size, max_message_size)
         self.rows_seen = 0
@@ -132,10 +140,13 @@ class BatchEncoder:
             rows, max_message_size=self._max_message_size, topic_given=self._topic is not None
         )
         # Row ids count all rows, so they are made before the bad ones are taken out.
-        pieces = property_pieces(rows, self._ids, stamp=self._stamp, first_row=first)
+        pieces = property_pieces(
+            rows, self._ids, stamp=self._stamp, first_row=first, constant=self._constant
+        )
         self._blame_long_properties(pieces, bad)
         lanes = self._lanes(rows, bad)
-        encoded = Encoded(bad={first + row: why for row, why in sorted(bad.items())})
+        blamed = {first + row: why for row, why in sorted(bad.items())}
+        encoded = Encoded(batch, first, bad=blamed)
         if len(bad) == rows.count:
             return encoded
         if bad:
@@ -354,5 +365,5 @@ def _keep(
 def first_bad_row(bad: BadRows, what: str) -> InvalidMessageError:
     """The error for bad rows, with the index of the first."""
     row, why = next(iter(bad.items()))
-    more = f" ({len(bad) - 1} more bad rows)" if len(bad) > 1 else ""
+    more = f" (bad rows in all: {len(bad)})" if len(bad) > 1 else ""
     return InvalidMessageError(f"{what}, row {row}: {why}{more}")

@@ -73,6 +73,12 @@ class PropertyPieces:
         self.pieces.append(from_matrix(block))
         self.sizes += block.shape[1]
 
+    def add_constant(self, text: bytes) -> None:
+        """Properties that are the same for all rows, already encoded."""
+        if text:
+            self.pieces.append(scalar(text))
+            self.sizes += len(text)
+
     def add_numbers(self, name: str, prefix: str, first: int) -> None:
         """A property ``prefix + number`` with numbers that count up from ``first``."""
         numbers = pa.array(np.arange(first, first + len(self.sizes), dtype=np.int64))
@@ -93,7 +99,12 @@ class PropertyPieces:
 
 
 def property_pieces(
-    rows: Rows, ids: MessageIdColumn, *, stamp: str | None = None, first_row: int = 0
+    rows: Rows,
+    ids: MessageIdColumn,
+    *,
+    stamp: str | None = None,
+    first_row: int = 0,
+    constant: bytes = b"",
 ) -> PropertyPieces:
     """All properties of a batch.
 
@@ -102,9 +113,11 @@ def property_pieces(
         ids: makes the message ids.
         stamp: what row ids begin with; None leaves rows without one, unless they have their own.
         first_row: the index of the first row within its partition.
+        constant: properties of all rows, already encoded.
     """
     made = PropertyPieces(np.zeros(rows.count, dtype=np.int64))
     made.add_ids(ids)
+    made.add_constant(constant)
     own = rows.row_id is not None
     if stamp is not None and not own:
         made.add_numbers(ROW_ID_PROPERTY, stamp, first_row)

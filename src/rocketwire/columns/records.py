@@ -62,7 +62,7 @@ class PullBody:
     """
 
     queue: MessageQueue
-    body: bytes
+    body: bytes | memoryview
     offset_delta: int = 0
     first: int = 0
     end: int = 2**63 - 1
@@ -110,7 +110,7 @@ def locate(bodies: Sequence[PullBody], *, mend_text: bool = False) -> Records:
     Raises:
         RemoteProtocolError: something there is not a record.
     """
-    texts = [part.body for part in bodies]
+    texts: list[bytes | memoryview] = [part.body for part in bodies]
     if mend_text:
         texts = [_rewrite(text, mend_text=True) for text in texts]
     data, starts, edges = _starts(texts)
@@ -127,9 +127,9 @@ def locate(bodies: Sequence[PullBody], *, mend_text: bool = False) -> Records:
     return _within_range(found, bodies)
 
 
-def _starts(texts: list[bytes]) -> tuple[Bytes, Int64s, Int64s]:
+def _starts(texts: list[bytes | memoryview]) -> tuple[Bytes, Int64s, Int64s]:
     """All bytes in one array, where each record begins, and where each text ends."""
-    joined = texts[0] if len(texts) == 1 else b"".join(texts)
+    joined = b"".join(texts) if len(texts) != 1 else bytes(texts[0])
     edges = np.cumsum([len(text) for text in texts], dtype=np.int64)
     data = np.frombuffer(joined, dtype=np.uint8)
     starts = _walk(joined)
@@ -169,7 +169,7 @@ def _are_sound(data: Bytes, starts: Int64s, edges: Int64s) -> bool:
     return bool((np.append(starts, len(data))[place] == inner).all())
 
 
-def _whole_records(data: bytes) -> bytes:
+def _whole_records(data: bytes | memoryview) -> bytes | memoryview:
     """Without the incomplete record, or the blank, that may end a pull body."""
     return data[: sum(record.size for record in iter_records(data))]
 
@@ -181,7 +181,11 @@ def _fixed_fields(data: Bytes, starts: Int64s) -> npt.NDArray[Any]:
 
 
 def _measure(
-    data: Bytes, starts: Int64s, fixed: npt.NDArray[Any], source: Int64s, texts: list[bytes]
+    data: Bytes,
+    starts: Int64s,
+    fixed: npt.NDArray[Any],
+    source: Int64s,
+    texts: list[bytes | memoryview],
 ) -> Records:
     store_ms = fixed["store_ms"].astype(np.int64)
     reconsume = fixed["reconsume_times"]
@@ -229,7 +233,7 @@ def _properties_start(
     starts: Int64s,
     fixed: npt.NDArray[Any],
     body: tuple[Int64s, Int64s],
-    texts: list[bytes],
+    texts: list[bytes | memoryview],
 ) -> Int64s:
     """Where the properties begin; every length on the way is checked before it is used."""
     stops = starts + fixed["size"]
@@ -250,7 +254,7 @@ def _properties_start(
     return start
 
 
-def _explain(texts: list[bytes]) -> RemoteProtocolError:
+def _explain(texts: list[bytes | memoryview]) -> RemoteProtocolError:
     """The careful reader's error for what the fast one stumbled over."""
     for text in texts:
         try:
@@ -271,7 +275,7 @@ def _within_range(found: Records, bodies: Sequence[PullBody]) -> Records:
     return found if inside.all() else found.keep(inside)
 
 
-def _rewrite(data: bytes, *, mend_text: bool = False) -> bytes:
+def _rewrite(data: bytes | memoryview, *, mend_text: bool = False) -> bytes:
     return b"".join(
         _encode(part, mend_text=mend_text)
         for record in iter_records(data)

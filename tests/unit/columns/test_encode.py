@@ -276,7 +276,7 @@ def test_a_bad_row_is_named_and_the_others_go_on(fields, words):
 
 def test_the_first_bad_row_is_told_and_the_others_counted():
     error = first_bad_row({4: "body is null", 9: "body is empty"}, "partition 2")
-    assert str(error) == "partition 2, row 4: body is null (1 more bad rows)"
+    assert str(error) == "partition 2, row 4: body is null (bad rows in all: 2)"
 
 
 def test_a_batch_of_bad_rows_only():

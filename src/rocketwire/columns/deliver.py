@@ -1,0 +1,276 @@
+"""Sends frames, several at once, until every row has its answer.
+
+Rows that may go anywhere follow the producer's own policy: round robin over the brokers that are
+well. Rows that belong to one queue go there one request after the other. What fails is sent again
+until the delivery timeout; what becomes of each attempt is judged by the producer's policy, not
+here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from rocketwire.columns.encode import Frame, Single
+from rocketwire.columns.inside import ClientParts
+from rocketwire.core.encode import Outgoing
+from rocketwire.core.retry import SendMode, is_retryable
+from rocketwire.core.selection import Selector, resolve_selector
+from rocketwire.core.send import Plan, Sender
+from rocketwire.errors import (
+    Outcome,
+    RocketMQError,
+    RouteError,
+    SendFailedError,
+    TopicNotFoundError,
+)
+from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.wire.compression import compress
+
+_THREADS: Final = 8
+_HELD_BYTES: Final = 16 * 1024 * 1024
+_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+
+Part = Frame | Single
+
+
+@dataclass(slots=True)
+class DeliveryReport:
+    """What was sent. ``may_repeat`` counts rows that may be in the topic twice."""
+
+    rows: int = 0
+    bytes: int = 0
+    retries: int = 0
+    may_repeat: int = 0
+    by_broker: Counter[str] = field(default_factory=Counter)
+
+
+class Deliverer:
+    """Sends parts in the background.
+
+    Args:
+        parts: the inside of the producer.
+        sender: its policy.
+        timeout: how long a part is tried.
+    """
+
+    def __init__(self, parts: ClientParts, sender: Sender, *, timeout: float = 120.0) -> None:
+        self._parts = parts
+        self._sender = sender
+        self._timeout = timeout
+        self._selector: Selector = resolve_selector(sender.config.selector)
+        self._changed = threading.Condition()
+        self._ready: deque[Part] = deque()
+        #: Parts of a queue that wait for the one under way; a queue without any is not in here.
+        self._behind: dict[MessageQueue, deque[Part]] = {}
+        self._held_bytes = 0
+        self._held = 0
+        self._threads = 0
+        self._idle = 0
+        self._error: RocketMQError | None = None
+        self._is_closed = False
+        self.report = DeliveryReport()
+
+    def put(self, part: Part) -> None:
+        """Hand a part over; waits while too many bytes are without an answer.
+
+        Raises:
+            SendFailedError: an earlier part could not be delivered.
+        """
+        size = len(part.body)
+        with self._changed:
+            while self._held and self._held_bytes + size > _HELD_BYTES and self._error is None:
+                self._changed.wait()
+            self._raise_error()
+            self._held += 1
+            self._held_bytes += size
+            waiting = None if part.queue is None else self._behind.get(part.queue)
+            if waiting is not None:
+                waiting.append(part)
+                return
+            if part.queue is not None:
+                self._behind[part.queue] = deque()
+            self._ready.append(part)
+            if self._idle < len(self._ready) and self._threads < _THREADS:
+                self._threads += 1
+                threading.Thread(target=self._work, name="rocketwire-send", daemon=True).start()
+            self._changed.notify_all()
+
+    def finish(self) -> DeliveryReport:
+        """Wait until everything has its answer.
+
+        Raises:
+            SendFailedError: something could not be delivered.
+        """
+        with self._changed:
+            while self._held and self._error is None:
+                self._changed.wait()
+            self._is_closed = True
+            self._changed.notify_all()
+            self._raise_error()
+        return self.report
+
+    def cancel(self) -> None:
+        """Send nothing more; what is under way is left to itself."""
+        with self._changed:
+            self._is_closed = True
+            self._ready.clear()
+            self._behind.clear()
+            self._changed.notify_all()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        while (part := self._next()) is not None:
+            error: RocketMQError | None = None
+            result: SendResult | None = None
+            try:
+                result = self._deliver(part)
+            except RocketMQError as failed:
+                error = failed
+            self._settle(part, result, error)
+
+    def _next(self) -> Part | None:
+        with self._changed:
+            self._idle += 1
+            while not self._ready and not self._is_closed:
+                self._changed.wait()
+            self._idle -= 1
+            if self._ready:
+                return self._ready.popleft()
+            self._threads -= 1
+            return None
+
+    def _settle(self, part: Part, result: SendResult | None, error: RocketMQError | None) -> None:
+        with self._changed:
+            self._held -= 1
+            self._held_bytes -= len(part.body)
+            if result is not None:
+                count = _rows_of(part)
+                self.report.rows += count
+                self.report.bytes += len(part.body)
+                self.report.by_broker[result.queue.broker] += count
+                self.report.may_repeat += count if result.maybe_duplicate else 0
+            if error is not None and self._error is None:
+                self._error = error
+                self._is_closed = True
+                self._ready.clear()
+                self._behind.clear()
+            self._release(part.queue)
+            self._changed.notify_all()
+
+    def _release(self, queue: MessageQueue | None) -> None:
+        """The next part of a queue may go."""
+        waiting = None if queue is None else self._behind.get(queue)
+        if waiting:
+            self._ready.append(waiting.popleft())
+        elif waiting is not None and queue is not None:
+            del self._behind[queue]
+
+    def _deliver(self, part: Part) -> SendResult:
+        clock = self._parts.clock
+        deadline = clock() + self._timeout
+        outgoing = self._outgoing(part)
+        failures, may_repeat = 0, False
+        while True:
+            try:
+                result = self._send(part, outgoing, deadline - clock())
+            except SendFailedError as error:
+                may_repeat = may_repeat or error.outcome is Outcome.MAYBE_STORED
+                failures += 1
+                if self._is_closed and self._error is not None:
+                    raise
+                if clock() >= deadline or not _may_succeed_later(error):
+                    raise _with_rows(error, part) from error
+            else:
+                self._count(part, len(result.attempts) + failures, may_repeat=may_repeat)
+                return result
+            self._pause(min(_LONGEST_PAUSE, _PAUSE * failures))
+
+    def _send(self, part: Part, outgoing: Outgoing, left: float) -> SendResult:
+        is_pinned = part.queue is not None
+        plan = Plan(
+            outgoing,
+            part.queue,
+            None if is_pinned else self._selector,
+            None,
+            SendMode.BLOCKING,
+            max(0.001, min(self._sender.config.send_timeout, left)),
+            is_pinned,
+        )
+        result: SendResult | None = self._parts.run(self._sender.send(plan))
+        if result is None:
+            raise SendFailedError("no answer", outcome=Outcome.MAYBE_STORED)
+        return result
+
+    def _count(self, part: Part, retries: int, *, may_repeat: bool) -> None:
+        if retries or may_repeat:
+            with self._changed:
+                self.report.retries += retries
+                self.report.may_repeat += _rows_of(part) if may_repeat else 0
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            if not self._is_closed:
+                self._changed.wait_for(lambda: self._error is not None, seconds)
+
+    def _outgoing(self, part: Part) -> Outgoing:
+        # Hooks and telemetry look at messages; what they need of a row is its topic and count.
+        stand_in = (Message(part.topic, b"-"),)
+        topic = self._sender.wire_topic(part.topic)
+        if isinstance(part, Frame):
+            return Outgoing(
+                messages=stand_in * len(part.rows),
+                topic=topic,
+                # Requests take a view as well as bytes; it saves a copy of each frame.
+                body=cast("bytes", part.body),
+                properties=b"",
+                system_flag=0,
+                flag=0,
+                message_ids=("",),
+                is_batch=True,
+                sharding_keys=(),
+            )
+        config = self._sender.config
+        body, system_flag = part.body, 0
+        if config.compress_over and len(body) >= config.compress_over:
+            body, system_flag = compress(body, config.compression, config.compress_level)
+        return Outgoing(
+            messages=stand_in,
+            topic=topic,
+            body=body,
+            properties=part.properties,
+            system_flag=system_flag,
+            flag=part.flag,
+            message_ids=("",),
+            is_batch=False,
+            sharding_keys=(),
+        )
+
+
+def _rows_of(part: Part) -> int:
+    return len(part.rows) if isinstance(part, Frame) else 1
+
+
+def _may_succeed_later(error: SendFailedError) -> bool:
+    cause: BaseException | None = error.attempts[-1].error if error.attempts else error.__cause__
+    if isinstance(cause, TopicNotFoundError):
+        return False
+    if isinstance(cause, RouteError) or cause is None:
+        return True
+    return isinstance(cause, RocketMQError) and is_retryable(cause)
+
+
+def _with_rows(error: SendFailedError, part: Part) -> SendFailedError:
+    if isinstance(part, Frame):
+        which = f"rows {part.rows[0]} to {part.rows[-1]} ({len(part.rows)} rows)"
+    else:
+        which = f"row {part.row}"
+    return type(error)(
+        f"topic {part.topic}, {which}: {error}", attempts=error.attempts, outcome=error.outcome
+    )

@@ -1,0 +1,321 @@
+"""Reads ranges of queues as fast as brokers give them.
+
+One thread per broker keeps a row of pulls under way on one connection and puts bodies aside, up
+to a limit, while the caller decodes. Which pulls is decided by ``cursor``; what to do when
+messages are gone, or a broker is, is decided here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rocketwire.columns.cursor import RangeCursor
+from rocketwire.columns.inside import ClientParts
+from rocketwire.columns.records import PullBody
+from rocketwire.core.lookup import refresh_topic
+from rocketwire.core.naming import with_namespace
+from rocketwire.core.pull import ALL, TagFilter, pull_request
+from rocketwire.core.routes import MASTER
+from rocketwire.errors import (
+    BrokerError,
+    ConnectFailedError,
+    ProtocolError,
+    RocketMQError,
+    TransportError,
+)
+from rocketwire.message import MessageQueue
+from rocketwire.sync.connection import Connection
+from rocketwire.wire.codes import RETRYABLE, ResponseCode, error_for
+from rocketwire.wire.command import Reply
+from rocketwire.wire.headers import PullReply, decode_pull_reply
+
+_log = logging.getLogger("rocketwire.columns")
+
+_ROW: Final = 64
+_HELD_BYTES: Final = 24 * 1024 * 1024
+_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+
+
+class QueueSpan(NamedTuple):
+    """Messages of one queue from ``start`` up to, not including, ``end``."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+
+class DataLossError(RocketMQError):
+    """Messages that should have been read are not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPolicy:
+    """What to do when things go wrong.
+
+    ``timeout`` is how long a range may go without progress before the read fails.
+    """
+
+    timeout: float = 120.0
+    fail_on_data_loss: bool = True
+    tags: TagFilter = ALL
+    group: str = "rocketwire-reader"
+
+
+def fetch_spans(
+    parts: ClientParts, spans: Iterable[QueueSpan], policy: FetchPolicy
+) -> Iterator[PullBody]:
+    """The bodies of all spans; those of one queue in order, queues side by side.
+
+    Raises:
+        DataLossError: messages are gone, and the policy minds.
+        TransportError: a broker could not be reached for too long.
+        BrokerError: a broker refused.
+    """
+    wanted = [span for span in spans if span.end > span.start]
+    store = _Store(parts, policy)
+    brokers = sorted({span.queue.broker for span in wanted})
+    for broker in brokers:
+        mine = [span for span in wanted if span.queue.broker == broker]
+        store.start(_BrokerReader(parts, store, broker, mine, policy).run)
+    try:
+        yield from store.take_all()
+    finally:
+        store.stop()
+
+
+class _Store:
+    """Bodies between the threads that fetch and the one that decodes."""
+
+    def __init__(self, parts: ClientParts, policy: FetchPolicy) -> None:
+        self._parts = parts
+        self._policy = policy
+        self._changed = threading.Condition()
+        self._bodies: deque[PullBody] = deque()
+        self._held = 0
+        self._running = 0
+        self._error: BaseException | None = None
+        self.is_stopped = False
+
+    def start(self, work: Callable[[], None]) -> None:
+        with self._changed:
+            self._running += 1
+        threading.Thread(
+            target=self._run, args=(work,), name="rocketwire-fetch", daemon=True
+        ).start()
+
+    def _run(self, work: Callable[[], None]) -> None:
+        error: BaseException | None = None
+        try:
+            work()
+        except BaseException as caught:  # noqa: BLE001 - it is raised again by the reader
+            error = caught
+        with self._changed:
+            self._running -= 1
+            self._error = self._error or error
+            self._changed.notify_all()
+
+    def put(self, bodies: Sequence[PullBody]) -> None:
+        """Add bodies; waits while too many bytes wait to be decoded."""
+        size = sum(len(part.body) for part in bodies)
+        with self._changed:
+            while self._held + size > _HELD_BYTES and self._held and not self.is_stopped:
+                self._changed.wait()
+            self._bodies.extend(bodies)
+            self._held += size
+            self._changed.notify_all()
+
+    def pause(self, seconds: float) -> None:
+        with self._changed:
+            if not self.is_stopped:
+                self._changed.wait(seconds)
+
+    def stop(self) -> None:
+        with self._changed:
+            self.is_stopped = True
+            self._changed.notify_all()
+
+    def take_all(self) -> Iterator[PullBody]:
+        while True:
+            with self._changed:
+                while not self._bodies and self._running and self._error is None:
+                    self._changed.wait()
+                taken, self._bodies = self._bodies, deque()
+                self._held = 0
+                self._changed.notify_all()
+                error, is_over = self._error, not self._running
+            yield from taken
+            if error is not None:
+                raise error
+            if is_over and not taken:
+                return
+
+
+class _BrokerReader:
+    """Reads spans of queues of one broker over one connection at a time."""
+
+    def __init__(
+        self,
+        parts: ClientParts,
+        store: _Store,
+        broker: str,
+        spans: Sequence[QueueSpan],
+        policy: FetchPolicy,
+    ) -> None:
+        self._parts = parts
+        self._store = store
+        self._broker = broker
+        self._policy = policy
+        is_filtered = policy.tags is not ALL
+        self._cursors = [RangeCursor(*span, is_filtered=is_filtered) for span in spans]
+        self._sent: dict[int, tuple[RangeCursor, int]] = {}
+        self._progress_at = parts.clock()
+        self._failures = 0
+
+    def run(self) -> None:
+        while not self._is_over():
+            try:
+                self._run_on_one_connection()
+            except (TransportError, ProtocolError) as error:
+                self._give_back_unanswered()
+                self._wait_or_fail(error)
+
+    def _is_over(self) -> bool:
+        return self._store.is_stopped or all(cursor.is_done for cursor in self._cursors)
+
+    def _run_on_one_connection(self) -> None:
+        address = self._address()
+        connection = self._parts.pool.take(address, self._limit())
+        try:
+            while not self._is_over():
+                self._send_pulls(connection)
+                self._take_answer(connection)
+            # Answers may still be under way when the caller has had enough.
+            if self._sent:
+                connection.close()
+            else:
+                self._parts.pool.give_back(connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _limit(self) -> float:
+        return self._parts.clock() + min(self._policy.timeout, self._parts.request_timeout)
+
+    def _address(self) -> str:
+        """The master, or after a failure a slave, if there is one."""
+        instance = self._parts.instance
+        known = instance.routes.addresses_of(self._broker)
+        if not known or self._failures:
+            for topic in sorted({cursor.queue.topic for cursor in self._cursors}):
+                name = with_namespace(topic, instance.config.namespace)
+                self._parts.run(refresh_topic(instance, name, self._limit()))
+            known = instance.routes.addresses_of(self._broker)
+        if not known:
+            raise ConnectFailedError(
+                f"broker {self._broker} is not registered with any name server"
+            )
+        in_turn = sorted(known, key=lambda number: (number != MASTER, number))
+        return known[in_turn[self._failures % len(in_turn)]]
+
+    def _send_pulls(self, connection: Connection) -> None:
+        room = _ROW - len(self._sent)
+        active = [cursor for cursor in self._cursors if not cursor.is_done]
+        for cursor in active:
+            share = max(1, room // max(1, len(active)))
+            for offset, count in cursor.next_pulls(min(share, _ROW - len(self._sent))):
+                request = pull_request(
+                    self._parts.instance,
+                    cursor.queue,
+                    offset,
+                    group=self._policy.group,
+                    max_messages=count,
+                    tags=self._policy.tags,
+                )
+                opaque = connection.write(request, self._limit(), None)
+                self._sent[opaque] = (cursor, offset)
+
+    def _take_answer(self, connection: Connection) -> None:
+        reply = connection.read(self._limit())
+        found = self._sent.pop(reply.opaque, None)
+        if found is None:
+            return
+        cursor, offset = found
+        before = cursor.position
+        self._read(reply, cursor, offset)
+        if ready := list(cursor.ready()):
+            self._store.put(ready)
+        if cursor.position > before:
+            self._progress_at = self._parts.clock()
+            self._failures = 0
+
+    def _read(self, reply: Reply, cursor: RangeCursor, offset: int) -> None:
+        code = reply.code
+        if code == ResponseCode.SUCCESS:
+            place = decode_pull_reply(reply.ext)
+            cursor.answered(
+                offset, place.next_offset, reply.body_view, offset_delta=place.offset_delta
+            )
+        elif code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+            cursor.answered(offset, decode_pull_reply(reply.ext).next_offset, b"")
+        elif code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED}:
+            self._missing(decode_pull_reply(reply.ext), cursor, offset)
+        else:
+            cursor.unanswered(offset)
+            error = error_for(code, reply.remark, self._broker)
+            if code not in RETRYABLE:
+                raise error
+            self._wait_or_fail(error)
+
+    def _missing(self, place: PullReply, cursor: RangeCursor, offset: int) -> None:
+        """The queue does not have the offset: not any more, or not yet, or never again."""
+        if offset < place.min_offset:
+            to = min(place.min_offset, cursor.end)
+            self._mourn(cursor.queue, offset, to, place)
+            cursor.skip(offset, to)
+            return
+        cursor.unanswered(offset)
+        if place.max_offset <= offset < cursor.end and self._has_waited_long():
+            first = max(place.max_offset, cursor.position)
+            self._mourn(cursor.queue, first, cursor.end, place)
+            cursor.end_at(first)
+        elif offset < cursor.end:
+            # A slave that is behind, or a broker that is still recovering.
+            self._wait_or_fail(
+                ConnectFailedError(f"{self._broker} has no offset {offset} of {cursor.queue} yet")
+            )
+
+    def _has_waited_long(self) -> bool:
+        """Whether a master that just came back has had time to recover."""
+        waited = self._parts.clock() - self._progress_at
+        return waited > min(5.0, self._policy.timeout / 2)
+
+    def _mourn(self, queue: MessageQueue, first: int, end: int, place: PullReply) -> None:
+        text = (
+            f"topic {queue.topic}, broker {queue.broker}, queue {queue.id}: offsets {first} to "
+            f"{end - 1} are gone; the broker has {place.min_offset} to {place.max_offset - 1}"
+        )
+        if self._policy.fail_on_data_loss:
+            raise DataLossError(f"{text}. Set failOnDataLoss to false to go on without them")
+        _log.warning("%s; going on without them", text)
+
+    def _give_back_unanswered(self) -> None:
+        for cursor, offset in self._sent.values():
+            cursor.unanswered(offset)
+        self._sent.clear()
+
+    def _wait_or_fail(self, error: RocketMQError) -> None:
+        waited = self._parts.clock() - self._progress_at
+        if waited > self._policy.timeout:
+            if isinstance(error, BrokerError):
+                raise error
+            raise type(error)(
+                f"broker {self._broker}: {error} (no progress for {waited:.0f} s)"
+            ) from error
+        self._failures += 1
+        self._store.pause(min(_LONGEST_PAUSE, _PAUSE * self._failures))
