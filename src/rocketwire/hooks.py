@@ -47,7 +47,8 @@ class SendEvent:
     """A whole send has ended, with a result or with an error; a oneway message has neither.
 
     ``at`` is when it began (seconds since 1970), ``size`` the bytes of the body as it travelled,
-    ``address`` that of the broker that was tried last, if any was.
+    ``address`` that of the broker that was tried last, if any was. ``is_traced`` is False when the
+    broker said that it wants no traces.
     """
 
     messages: tuple[Message, ...]
@@ -58,6 +59,7 @@ class SendEvent:
     message_ids: tuple[str, ...]
     size: int
     address: str | None
+    is_traced: bool = True
 
 
 @dataclass(frozen=True, slots=True)

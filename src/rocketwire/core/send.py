@@ -59,6 +59,7 @@ from rocketwire.hooks import HookSet, SendEvent, call_hooks
 from rocketwire.message import Message, MessageQueue, SendResult, SendStatus
 from rocketwire.wire.codes import STORED, error_for
 from rocketwire.wire.command import Reply
+from rocketwire.wire.properties import Property
 
 #: A route that was asked for this recently is not asked for again by a retry.
 _FRESH = 1.0
@@ -78,8 +79,9 @@ class Plan:
     timeout: float
     is_pinned: bool
     tickets: tuple[Ticket, ...] = ()
-    #: The address of the last attempt.
+    #: The address of the last attempt, and its answer.
     address: str | None = None
+    reply: Reply | None = None
     #: What is known of a send that its caller gave up.
     given_up: SendFailedError | None = None
 
@@ -211,6 +213,7 @@ class Sender:
             outgoing.message_ids,
             len(outgoing.body),
             plan.address,
+            plan.reply is None or plan.reply.ext.get(Property.TRACE_ON) != "false",
         )
         call_hooks(self.hooks.after_send, event)
 
@@ -271,6 +274,7 @@ class Sender:
                 plan.given_up = log.cancelled(target, now, flight)
                 raise
             else:
+                plan.reply = reply
                 result = self._answered(outgoing, target, flight, now, reply, log)
                 if result is not None:
                     if tries <= 0 or not self._should_better(result):
