@@ -39,7 +39,7 @@ JAVA5_TABLE: Final = (
 _AT_LEAST_ONE: Final = frozenset(
     {"relative", "pause_relative", "suspect_relative", "backoff", "probe_growth", "clear_factor"}
 )
-_FRACTIONS: Final = frozenset({"smoothing", "probe_jitter", "max_slow_share"})
+_FRACTIONS: Final = frozenset({"smoothing", "lone_weight", "probe_jitter", "max_slow_share"})
 _MAY_BE_ZERO: Final = frozenset({"probe_jitter", "max_slow_share", "clear_after"})
 
 
@@ -61,6 +61,8 @@ class FaultPolicy:
         min_samples: answers that another broker must have given before anybody is called slow.
         pause_relative: a pause is our own if all who owe an answer are overdue by this factor ...
         pause_floor: ... and by this time at least.
+        lone_weight: a slow answer is a lone pause if later requests to the broker were answered
+            well and it is not slow on the whole, by a mean in which one answer has this weight.
         slow_factor: isolation for slowness, as a multiple of the latency seen.
         failure_isolation: isolation for a failure.
         backoff: a verdict before the record is clear multiplies the last isolation by this.
@@ -102,6 +104,7 @@ class FaultPolicy:
     min_samples: int = 5
     pause_relative: float = 4.0
     pause_floor: float = 0.02
+    lone_weight: float = 0.02
     slow_factor: float = 4.0
     failure_isolation: float = 0.5
     backoff: float = 2.0

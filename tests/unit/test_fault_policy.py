@@ -20,6 +20,7 @@ def test_the_defaults_are_those_of_the_rules():
         "min_samples": 5,
         "pause_relative": 4.0,
         "pause_floor": 0.02,
+        "lone_weight": 0.02,
         "slow_factor": 4.0,
         "failure_isolation": 0.5,
         "backoff": 2.0,

@@ -47,7 +47,8 @@ class Entry:
     """One broker's record. It changes only under the table's lock."""
 
     __slots__ = (
-        "allow_per_byte", "calm", "cause", "epoch", "expected", "failures", "flights", "good_since",
+        "allow_per_byte", "calm", "cause", "epoch", "excess", "excess_at", "expected", "failures",
+        "flights", "good_since",
         "in_words", "last_isolation", "last_latency", "last_wait", "name", "probe_at",
         "probe_epoch", "probe_since", "probe_wait", "proof", "reachable", "recent", "record",
         "samples", "since", "slow_since", "slow_streak", "smoothed", "state", "steady_told", "suspect",
@@ -79,6 +80,9 @@ class Entry:
         self.suspect = False
         self.smoothed = 0.0
         self.samples = 0
+        #: What slow answers add to the mean latency, as of that many samples.
+        self.excess = 0.0
+        self.excess_at = 0
         self.last_latency: float | None = None
         self.last_wait = 0.0
         self.recent: deque[float] = deque(maxlen=window)

@@ -163,6 +163,19 @@ class AdaptiveJudge(Judge):
         limit = max(self.policy.pause_relative * entry.smoothed, self.policy.pause_floor)
         return now - oldest.written_at - oldest.allowance > limit
 
+    def _is_lone_pause(self, entry: Entry, flight: Flight, latency: float, typical: float) -> bool:
+        """Whether the broker answered later requests well, and is not slow on the whole.
+
+        Without this, brokers that pause in some 0.3 % of sends keep one another isolated for a
+        third of the time, because under load hardly a second passes without a pause.
+        """
+        weight = self.policy.lone_weight
+        faded = entry.excess * (1 - weight) ** (entry.samples - entry.excess_at)
+        entry.excess = faded + weight * latency
+        entry.excess_at = entry.samples
+        on_the_whole = entry.smoothed + entry.excess
+        return flight.written_at < entry.proof and on_the_whole <= self.policy.relative * typical
+
     # ------------------------------------------------------------------ verdicts (rules 2, 3, 7)
 
     def answered(self, entry: Entry, flight: Flight, latency: float, now: float) -> None:
@@ -172,7 +185,8 @@ class AdaptiveJudge(Judge):
         entry.last_wait = latency + entry.expected
         typical = self.typical(entry)
         if typical is not None and self.is_slow(latency, typical):
-            if not self._we_paused(entry, flight, now):
+            lone = self._is_lone_pause(entry, flight, latency, typical)
+            if not self._we_paused(entry, flight, now) and not lone:
                 self._slow(entry, latency, typical, now)
             return
         entry.feed(latency, self.policy.smoothing)

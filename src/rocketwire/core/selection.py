@@ -299,7 +299,7 @@ class TopicQueues:
             next_index=lambda: counters.next(self.topic),
         )
         try:
-            chosen = selector(queues, message, argument)
+            chosen: object = selector(queues, message, argument)
         except RocketMQError:
             raise
         except Exception as error:

@@ -134,16 +134,20 @@ class Call:
     def finish(self, outcome: Outcome | None) -> None:
         """Hand over what came of it, unless something did already."""
         done, self._done = self._done, None
-        if self.broker is not None:
-            self.broker.under_way.pop(self, None)
+        self._leave()
         if done is not None:
             done(outcome)
 
     def abandon(self) -> None:
         """Nobody waits any more; an answer that comes is dropped."""
         self._done = None
-        if self.broker is not None:
-            self.broker.under_way.pop(self, None)
+        self._leave()
+
+    def _leave(self) -> None:
+        broker = self.broker
+        if broker is not None and self in broker.under_way:
+            del broker.under_way[self]
+            broker.unanswered -= self.size
 
 
 class SimulatedBroker:
@@ -173,6 +177,8 @@ class SimulatedBroker:
         self.on_arrival: Callable[[SimulatedRequest, float], None] | None = None
         #: Written and not answered, in order.
         self.under_way: dict[Call, None] = {}
+        #: Their bytes.
+        self.unanswered = 0
         self.fault: Fault | None = None
         self._network = network
         self._clock = network.clock
@@ -221,8 +227,9 @@ class SimulatedBroker:
         call.written = True
         now = self._clock()
         self.under_way[call] = None
+        self.unanswered += call.size
         if call.flight is not None:
-            call.flight.written(now, sum(other.size for other in self.under_way))
+            call.flight.written(now, self.unanswered)
         code = call.request.code
         self.arrivals[code] = self.arrivals.get(code, 0) + 1
         if self.on_arrival is not None:

@@ -19,6 +19,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from types import CodeType, GeneratorType, TracebackType
 from typing import Any, Final, Generic, TypeVar, assert_never
@@ -132,8 +133,17 @@ class Task(Generic[T]):
             self.error = error
             self._end()
         else:
-            self._driver.check(self._operation, effect)
+            self._check(effect)
             self._calls = self._driver.do(effect, lambda value: self._resume(turn, value))
+
+    def _check(self, effect: Effect) -> None:
+        try:
+            self._driver.check(self._operation, effect)
+        except OperationRuleError:
+            # It may wait once more while it is closed, which Python reports as RuntimeError.
+            with suppress(RuntimeError):
+                self._operation.close()
+            raise
 
     def _end(self) -> None:
         self.done = True
@@ -233,17 +243,18 @@ class SimulatedDriver:
         """See that an operation may wait where it does."""
         if self._record:
             self.effects.append((self.clock(), effect))
-        self.check_locks(f"while waiting for {effect!r}")
+        self.check_locks("while waiting for", effect)
         inner: object = operation
         while isinstance(inner, GeneratorType):
             _check_source(inner.gi_code)
             inner = inner.gi_yieldfrom
 
-    def check_locks(self, when: str) -> None:
+    def check_locks(self, when: str, effect: Effect | None = None) -> None:
         """See that no lock is held."""
         for lock in self._locks:
             if lock.held:
-                raise OperationRuleError(f"the operation holds {lock.name} {when}")
+                what = "" if effect is None else f" {effect!r}"
+                raise OperationRuleError(f"the operation holds {lock.name} {when}{what}")
 
 
 @lru_cache(maxsize=1024)

@@ -394,6 +394,65 @@ def test_a_pause_of_ours_excuses_no_failure():
     assert lab.state("broker-a") == "isolated"
 
 
+def lone_pause(latency, *, later=1, between=0, policy=EXACT):
+    """One request that pauses while later ones to the same broker are answered well."""
+    lab = FaultLab(policy)
+    lab.warm_up(2 * MS)
+    paused = lab.start("broker-a")
+    lab.wait(MS)
+    for _ in range(later):
+        lab.answer("broker-a", 2 * MS)
+    lab.wait(latency - (lab.now - paused.written_at))
+    lab.table.answered(paused, lab.now)
+    return lab
+
+
+def test_a_lone_pause_beside_good_answers_is_neither_sample_nor_verdict():
+    lab = lone_pause(100 * MS)
+    health = lab.health("broker-a")
+    assert (health.state, health.record) == ("usable", 0)
+    assert health.smoothed == 2 * MS
+
+
+def test_a_pause_that_no_later_request_has_outrun_is_a_verdict():
+    assert lone_pause(100 * MS, later=0).state("broker-a") == "isolated"
+
+
+def test_a_request_written_together_with_the_one_that_paused_does_not_excuse_it():
+    lab = exact_lab()
+    paused, other = lab.start("broker-a"), lab.start("broker-a")
+    lab.wait(2 * MS)
+    lab.table.answered(other, lab.now)
+    lab.wait(98 * MS)
+    lab.table.answered(paused, lab.now)
+    assert lab.state("broker-a") == "isolated"
+
+
+def test_the_excuse_ends_where_the_broker_is_slow_on_the_whole():
+    exact = FaultPolicy(floor=16 * MS, lone_weight=1 / 64)
+    # 2 ms and a 64th of 384 ms are 8 ms, four times typical; a little more is too much.
+    assert lone_pause(384 * MS, policy=exact).state("broker-a") == "usable"
+    assert lone_pause(385 * MS, policy=exact).state("broker-a") == "isolated"
+
+
+def test_pauses_add_up_and_fade_with_good_answers():
+    def second_pause(between):
+        lab = lone_pause(200 * MS)
+        for _ in range(between):
+            lab.answer("broker-a", 2 * MS)
+        paused = lab.start("broker-a")
+        lab.wait(MS)
+        lab.answer("broker-a", 2 * MS)
+        lab.wait(197 * MS)
+        lab.table.answered(paused, lab.now)
+        return lab.state("broker-a")
+
+    # Each adds 4 ms to 2 ms; the limit is 8 ms.
+    assert second_pause(0) == "isolated"
+    assert second_pause(35) == "usable"  # half of the first has faded by then
+    assert second_pause(30) == "isolated"
+
+
 # ---------------------------------------------------------------------------- rule 4
 
 
