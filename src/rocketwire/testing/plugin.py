@@ -29,8 +29,6 @@ class TopicForTest:
         topic: a topic that no other test uses; it is deleted when the test is over.
     """
 
-    # pytest would take a class whose name begins with "Test" for tests; this one does not.
-
     def __init__(self, cluster: EmbeddedCluster, name: str) -> None:
         self.cluster: Final = cluster
         self._name = name
