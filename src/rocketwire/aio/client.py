@@ -62,6 +62,7 @@ class AsyncClient(Generic[C]):
             self._left()
             leave_instance(self._instance, self._config.hooks)
             await asyncio.gather(self._driver.close(), self._upkeep_driver.close())
+            await self._closed()
 
     def _open(self) -> None:
         config = self._config
@@ -85,6 +86,9 @@ class AsyncClient(Generic[C]):
 
     async def _closing(self) -> None:
         """What a kind of client does before its connections are closed."""
+
+    async def _closed(self) -> None:
+        """What a kind of client does when nothing can happen any more."""
 
     def _left(self) -> None:
         """What a kind of client gives back when it leaves its instance."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +24,7 @@ from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.registry import join_group, leave_group, make_config
+from rocketwire.reporting import Reporting
 
 Messages: TypeAlias = Message | Sequence[Message]
 
@@ -59,18 +61,47 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
 
     def _opened(self) -> None:
         config, instance = self._config, self._instance
-        self._sender = Sender(instance, config, RoundRobinCounter(instance.random))
+        positions = RoundRobinCounter(instance.random)
+        # Weakly, so that a producer that nobody closed is noticed.
+        method = weakref.WeakMethod(self._snapshot)
+        reporting = Reporting(config, instance, positions, lambda: (found := method()) and found())
+        self._sender = Sender(instance, config, positions, reporting.hooks)
         self._room = Room(self._driver.loop, config.max_in_flight, config.max_in_flight_bytes)
         self._burst = 0
         join_group(instance, self._sender.group)
         instance.defaults = self._sender.defaults
+        self._reporting = reporting
+        self._start_reporting()
+
+    def _start_reporting(self) -> None:
+        over = self._traces_over = asyncio.Event()
+        operation = self._reporting.start()
+        if operation is None:
+            over.set()
+        else:
+            self._driver.start(operation, lambda *_: over.set())
 
     async def _closing(self) -> None:
         """Wait for what is in flight (``shutdown_timeout``), and say goodbye."""
-        await self._room.quiet(self._config.shutdown_timeout, visitors=True)
+        clock, patience = self._instance.clock, self._config.shutdown_timeout
+        limit = clock() + patience
+        await self._room.quiet(patience, visitors=True)
+        await self._finish_traces(max(0.1, limit - clock()))
         self._upkeep.stop()
         with contextlib.suppress(RocketMQError):  # nobody to say it to
-            await self._upkeep_driver.run(say_goodbye(self._instance, self._sender.group))
+            for group in (self._sender.group, *self._reporting.groups):
+                await self._upkeep_driver.run(say_goodbye(self._instance, group))
+
+    async def _finish_traces(self, limit: float) -> None:
+        self._reporting.finish_traces(limit)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._traces_over.wait(), limit)
+
+    async def _closed(self) -> None:
+        if self._config.telemetry is None and self._config.status is None:
+            self._reporting.close()
+        else:  # the disk may be slow, and the loop has other things to do
+            await asyncio.to_thread(self._reporting.close)
 
     def _left(self) -> None:
         leave_group(self._instance, self._sender.group)
@@ -280,8 +311,14 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """Counters since the start, and latencies per broker."""
         if self._state == "new":
             raise self._not_running()
+        return self._snapshot()
+
+    def _snapshot(self) -> ProducerStats:
         return self._sender.counters.snapshot(
-            late_replies=self._driver.late_replies, in_flight=self._room.held
+            late_replies=self._driver.late_replies,
+            in_flight=self._room.held,
+            telemetry_dropped=self._reporting.telemetry_dropped,
+            trace_dropped=self._reporting.trace_dropped,
         )
 
     async def create_topic(self, name: str, queues: int = 8, *, order: bool = False) -> None:

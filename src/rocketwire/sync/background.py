@@ -77,6 +77,11 @@ class Background:
         except RuntimeError:  # closed in this very moment: stop() settles what is left
             _log.debug("the background was stopped")
 
+    def keep(self, operation: Op[Any], done: _Done) -> None:
+        """Run an operation there as ``run`` does, but when the thread comes to it: no hurry."""
+        self._inbox.append((operation, done))
+        self.start()
+
     def stop(self, timeout: float) -> None:
         """End the thread; what has not begun is left to the caller (``leftovers``)."""
         self._is_stopping = True

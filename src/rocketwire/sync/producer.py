@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +21,7 @@ from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.registry import join_group, leave_group, make_config
+from rocketwire.reporting import Reporting
 from rocketwire.sync.client import BlockingClient
 from rocketwire.sync.delivery import CallbackThread, Delivery, Room
 from rocketwire.sync.positions import ThreadPositions
@@ -53,11 +56,25 @@ class Producer(BlockingClient[ProducerConfig]):
 
     def _opened(self) -> None:
         config, instance = self._config, self._instance
-        self._sender = Sender(instance, config, ThreadPositions(instance.random))
+        positions = ThreadPositions(instance.random)
+        # Weakly, so that a producer that nobody closed is noticed.
+        method = weakref.WeakMethod(self._snapshot)
+        reporting = Reporting(config, instance, positions, lambda: (found := method()) and found())
+        self._sender = Sender(instance, config, positions, reporting.hooks)
         join_group(instance, self._sender.group)
         instance.defaults = self._sender.defaults
         self._room = Room(config.max_in_flight, config.max_in_flight_bytes)
         self._callbacks = CallbackThread()
+        self._reporting = reporting
+        self._start_reporting()
+
+    def _start_reporting(self) -> None:
+        over = self._traces_over = threading.Event()
+        operation = self._reporting.start()
+        if operation is None:
+            over.set()
+        else:
+            self._background.keep(operation, lambda *_: over.set())
 
     def _closing(self) -> None:
         """Wait for what is in flight (``shutdown_timeout``), say goodbye."""
@@ -65,14 +82,30 @@ class Producer(BlockingClient[ProducerConfig]):
         limit = clock() + patience
         if not self._callbacks.is_current():
             self._room.wait_until_empty(patience)
+        self._finish_traces(max(0.1, limit - clock()))
         self._background.stop(max(1.0, limit - clock()))
         for operation, done in self._background.leftovers():
             operation.close()
             done(None, SendFailedError("not sent: the producer was shut down"))
         self._callbacks.stop(max(0.1, limit - clock()))
         with contextlib.suppress(RocketMQError):  # nobody to say it to
-            self._driver.run(say_goodbye(self._instance, self._sender.group))
+            for group in (self._sender.group, *self._reporting.groups):
+                self._driver.run(say_goodbye(self._instance, group))
         leave_group(self._instance, self._sender.group)
+        self._reporting.close()
+
+    def _finish_traces(self, limit: float) -> None:
+        self._reporting.finish_traces(limit)
+        leftovers = self._reporting.leftovers()
+        if leftovers is not None:  # the background has never come to it
+            self._driver.run(leftovers)
+        else:
+            self._traces_over.wait(limit)
+
+    def after_fork(self) -> None:
+        """In a forked child: fresh sockets, locks, ids and files."""
+        self._reporting.forget()
+        super().after_fork()
 
     # -- sending ----------------------------------------------------------------------------
 
@@ -245,7 +278,14 @@ class Producer(BlockingClient[ProducerConfig]):
         """Counters since the start, and latencies per broker."""
         if self._state == "new":
             raise self._not_running()
-        return self._sender.counters.snapshot(in_flight=self._room.held)
+        return self._snapshot()
+
+    def _snapshot(self) -> ProducerStats:
+        return self._sender.counters.snapshot(
+            in_flight=self._room.held,
+            telemetry_dropped=self._reporting.telemetry_dropped,
+            trace_dropped=self._reporting.trace_dropped,
+        )
 
     def create_topic(self, name: str, queues: int = 8, *, order: bool = False) -> None:
         """Create a topic on every master, or change its number of queues."""
