@@ -43,7 +43,7 @@ def ask_name_servers(
         try:
             reply = yield from invoke(server, instance.request(code, ext), limit)
         except (TransportError, RemoteProtocolError) as error:
-            failures.append(f"{server}: {error}")
+            failures.append(str(error) if server in str(error) else f"{server}: {error}")
             continue
         instance.prefer_server(server)
         return reply

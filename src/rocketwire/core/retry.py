@@ -128,6 +128,10 @@ def what_happened(error: Exception, waited: float) -> str:
     if isinstance(error, ConnectFailedError):
         if _was_refused(error):
             return "refused the connection"
+        # Shells begin with the address, which the broker's name stands for here.
+        address, _, deed = str(error).partition(" ")
+        if deed and address.rpartition(":")[2].isdigit():
+            return deed
         return f"could not be reached ({error})"
     if isinstance(error, ConnectionLostError):
         return f"closed the connection {'without an answer' if error.written else 'at once'}"

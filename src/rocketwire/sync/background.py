@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
+from rocketwire.errors import SendFailedError
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,6 +44,7 @@ class Background:
         self._ready = threading.Event()
         self._inbox: deque[tuple[Op[Any], _Done]] = deque()
         self._is_called = False
+        self._failure: Exception | None = None
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_event: asyncio.Event | None = None
@@ -70,12 +72,12 @@ class Background:
             self._wanted.set()
             self._ready.wait()
         loop = self._loop
-        if loop is None:
-            return
         try:
+            if loop is None or self._failure is not None:
+                raise RuntimeError("the background is not running")
             loop.call_soon_threadsafe(self._drain)
-        except RuntimeError:  # closed in this very moment: stop() settles what is left
-            _log.debug("the background was stopped")
+        except RuntimeError:
+            self._refuse_all()
 
     def keep(self, operation: Op[Any], done: _Done) -> None:
         """Run an operation there as ``run`` does, but when the thread comes to it: no hurry."""
@@ -83,7 +85,7 @@ class Background:
         self.start()
 
     def stop(self, timeout: float) -> None:
-        """End the thread; what has not begun is left to the caller (``leftovers``)."""
+        """End the thread; whoever waits for something that has not begun is told."""
         self._is_stopping = True
         self._wanted.set()
         thread, loop, event = self._thread, self._loop, self._stop_event
@@ -94,12 +96,15 @@ class Background:
                 _log.debug("the background had stopped by itself")
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
+        self._refuse_all()
 
-    def leftovers(self) -> list[tuple[Op[Any], _Done]]:
-        """What was handed over and never begun."""
-        found = list(self._inbox)
-        self._inbox.clear()
-        return found
+    def _refuse_all(self) -> None:
+        """Nobody will run what was handed over: tell those who wait for it."""
+        why = f": {self._failure}" if self._failure is not None else ""
+        while self._inbox:
+            operation, done = self._inbox.popleft()
+            operation.close()
+            done(None, SendFailedError(f"not sent: the client is not running{why}"))
 
     def _main(self) -> None:
         self._wanted.wait(_PATIENCE)
@@ -111,10 +116,12 @@ class Background:
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(self._serve())
-        except Exception:  # noqa: BLE001 - nobody else would hear of it
+        except Exception as error:  # noqa: BLE001 - nobody else would hear of it
             _log.exception("the background thread failed")
+            self._failure = error
         finally:
             self._ready.set()
+            self._refuse_all()
 
     async def _serve(self) -> None:
         import asyncio
@@ -125,7 +132,10 @@ class Background:
         self._loop = asyncio.get_running_loop()
         self._stop_event = asyncio.Event()
         driver = self._driver = Driver(self._config, clock=self._instance.clock)
-        upkeep = Upkeep(self._instance, driver, on_routes=self._on_routes)
+        # Probes and heartbeats have connections of their own: what a busy sender queues up must
+        # not make a broker look slow to them.
+        own_driver = Driver(self._config, clock=self._instance.clock)
+        upkeep = Upkeep(self._instance, own_driver, on_routes=self._on_routes)
         self._ready.set()
         if self._config.background:
             upkeep.start()
@@ -134,6 +144,7 @@ class Background:
         self._drain()
         await self._stop_event.wait()
         upkeep.stop()
+        await own_driver.close()
         await driver.close()
 
     def _drain(self) -> None:

@@ -79,7 +79,11 @@ class BlockingClient(Generic[C]):
                 )
             )
             self._driver = Driver(self._pool, instance.clock)
-            self._background = Background(instance, config, on_routes=self._close_unused)
+            close_unused = weakref.WeakMethod(self._close_unused)
+            # Weak, so that the thread does not keep alive a client that nobody uses any more.
+            self._background = Background(
+                instance, config, on_routes=lambda: (close_unused() or _nothing)()
+            )
             self._opened()
         except BaseException:
             leave_instance(instance, config.hooks)
@@ -160,6 +164,10 @@ class BlockingClient(Generic[C]):
     def __repr__(self) -> str:
         servers = ";".join(self._config.name_servers)
         return f"{type(self).__name__}({servers!r}, {self._state})"
+
+
+def _nothing() -> None:
+    """The client is gone."""
 
 
 def _renew_all() -> None:

@@ -84,9 +84,6 @@ class Producer(BlockingClient[ProducerConfig]):
             self._room.wait_until_empty(patience)
         self._finish_traces(max(0.1, limit - clock()))
         self._background.stop(max(1.0, limit - clock()))
-        for operation, done in self._background.leftovers():
-            operation.close()
-            done(None, SendFailedError("not sent: the producer was shut down"))
         self._callbacks.stop(max(0.1, limit - clock()))
         with contextlib.suppress(RocketMQError):  # nobody to say it to
             for group in (self._sender.group, *self._reporting.groups):
