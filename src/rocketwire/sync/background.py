@@ -72,11 +72,12 @@ class Background:
             self._wanted.set()
             self._ready.wait()
         loop = self._loop
+        if loop is None or self._failure is not None:
+            self._refuse_all()
+            return
         try:
-            if loop is None or self._failure is not None:
-                raise RuntimeError("the background is not running")
             loop.call_soon_threadsafe(self._drain)
-        except RuntimeError:
+        except RuntimeError:  # it was closed in this very moment
             self._refuse_all()
 
     def keep(self, operation: Op[Any], done: _Done) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -79,11 +80,7 @@ class BlockingClient(Generic[C]):
                 )
             )
             self._driver = Driver(self._pool, instance.clock)
-            close_unused = weakref.WeakMethod(self._close_unused)
-            # Weak, so that the thread does not keep alive a client that nobody uses any more.
-            self._background = Background(
-                instance, config, on_routes=lambda: (close_unused() or _nothing)()
-            )
+            self._background = Background(instance, config, on_routes=_weakly(self))
             self._opened()
         except BaseException:
             leave_instance(instance, config.hooks)
@@ -166,8 +163,16 @@ class BlockingClient(Generic[C]):
         return f"{type(self).__name__}({servers!r}, {self._state})"
 
 
-def _nothing() -> None:
-    """The client is gone."""
+def _weakly(client: BlockingClient[C]) -> Callable[[], None]:
+    """Its ``_close_unused``, without keeping alive a client that nobody uses any more."""
+    method = weakref.WeakMethod(client._close_unused)  # noqa: SLF001 - our own
+
+    def call() -> None:
+        close_unused = method()
+        if close_unused is not None:
+            close_unused()
+
+    return call
 
 
 def _renew_all() -> None:

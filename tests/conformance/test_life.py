@@ -1,0 +1,300 @@
+"""Start and shutdown, sharing, threads, cancellation, and what a client leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from tests.conformance.shells import SHELLS
+
+from rocketwire import (
+    AsyncProducer,
+    ClientClosedError,
+    ConfigError,
+    Message,
+    Outcome,
+    Producer,
+    Reader,
+    SendFailedError,
+    SendStatus,
+)
+from rocketwire.embedded import EmbeddedCluster
+from rocketwire.wire.codes import RequestCode
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=2) as cluster:
+        cluster.create_topic("T", 4)
+        yield cluster
+
+
+def threads() -> set[str]:
+    return {t.name for t in threading.enumerate()}
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("kind", list(SHELLS))
+def test_a_closed_client_leaves_no_thread_and_no_socket(cluster, kind) -> None:
+    with SHELLS[kind](cluster.name_server) as shell:  # whatever is made once is made now
+        shell.submit(Message("T", b"x"))()
+    before, files = threads(), open_files()
+    for _ in range(3):
+        with SHELLS[kind](cluster.name_server) as shell:
+            shell.send(Message("T", b"x"))
+            shell.submit(Message("T", b"x"))()
+            shell.read("T")
+    gc.collect()
+    assert threads() <= before
+    assert open_files() <= files + 4  # the cluster may not have noticed yet
+
+
+def test_using_a_producer_before_start_or_after_shutdown_is_a_clear_error(cluster) -> None:
+    producer = Producer(cluster.name_server, group="g")
+    for use in (producer.send, producer.submit, producer.send_oneway):
+        with pytest.raises(ClientClosedError, match="not started"):
+            use(Message("T", b"x"))
+    with pytest.raises(ClientClosedError, match="not started"):
+        producer.health()
+    producer.start()
+    assert producer.start() is producer
+    assert producer.send(Message("T", b"x")).status is SendStatus.OK
+    producer.shutdown()
+    producer.shutdown()
+    for use in (producer.send, producer.submit, producer.send_oneway, producer.send_many):
+        with pytest.raises(ClientClosedError, match="shut down"):
+            use(Message("T", b"x"))
+    with pytest.raises(ClientClosedError, match="make a new one"):
+        producer.start()
+
+
+def test_a_reader_has_the_same_life(cluster) -> None:
+    reader = Reader(cluster.name_server)
+    with pytest.raises(ClientClosedError, match="this reader was not started"):
+        reader.queues("T")
+    with reader:
+        assert len(reader.queues("T")) == 8
+    with pytest.raises(ClientClosedError, match="this reader was shut down"):
+        reader.queues("T")
+
+
+def test_an_asyncio_producer_has_the_same_life(cluster) -> None:
+    async def run() -> None:
+        producer = AsyncProducer(cluster.name_server, group="g")
+        with pytest.raises(ClientClosedError, match="not started"):
+            await producer.send(Message("T", b"x"))
+        await producer.start()
+        await producer.start()
+        assert (await producer.send(Message("T", b"x"))).status is SendStatus.OK
+        await producer.shutdown()
+        await producer.shutdown()
+        with pytest.raises(ClientClosedError, match="shut down"):
+            await producer.send(Message("T", b"x"))
+        with pytest.raises(ClientClosedError):
+            await producer.start()
+
+    asyncio.run(run())
+
+
+def test_no_name_server_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    with pytest.raises(ConfigError, match="NAMESRV_ADDR"):
+        Producer(group="g")
+
+
+def test_the_environment_names_the_name_server(cluster, monkeypatch) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", cluster.name_server)
+    with Producer(group="g") as producer:
+        assert producer.send(Message("T", b"x")).status is SendStatus.OK
+
+
+def test_an_unclosed_producer_warns(cluster) -> None:
+    producer = Producer(cluster.name_server, group="g").start()
+    producer.send(Message("T", b"x"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del producer
+        gc.collect()
+    assert [w.category for w in caught] == [ResourceWarning]
+    assert "unclosed producer" in str(caught[0].message)
+
+
+def test_shutdown_waits_for_what_is_in_flight(cluster) -> None:
+    for broker in cluster.brokers:
+        broker.slow(0.3, code=RequestCode.SEND_MESSAGE_V2)
+    producer = Producer(cluster.name_server, group="g").start()
+    deliveries = [producer.submit(Message("T", b"%d" % n)) for n in range(10)]
+    producer.shutdown()
+    assert [d.result(0).status for d in deliveries] == [SendStatus.OK] * 10
+
+
+def test_shutdown_ends_what_hangs_with_an_outcome(cluster) -> None:
+    producer = Producer(cluster.name_server, group="g", shutdown_timeout=0.3).start()
+    producer.send(Message("T", b"x"))
+    for broker in cluster.brokers:
+        broker.hang(code=RequestCode.SEND_MESSAGE_V2)
+    delivery = producer.submit(Message("T", b"x"), timeout=30.0)
+    producer.shutdown()
+    with pytest.raises(SendFailedError) as caught:
+        delivery.result(5)
+    assert caught.value.outcome is Outcome.MAYBE_STORED
+
+
+def test_heartbeats_name_the_group_and_shutdown_takes_it_back(cluster) -> None:
+    with Producer(cluster.name_server, group="beating", heartbeat_interval=0.2) as producer:
+        producer.send(Message("T", b"x"))
+        done = threading.Event()
+        for _ in range(100):
+            if cluster.journal.requests(code=RequestCode.HEART_BEAT):
+                break
+            done.wait(0.1)
+        beats = cluster.journal.requests(code=RequestCode.HEART_BEAT)
+        assert {b.server for b in beats} <= {"broker-a", "broker-b"}
+        assert beats
+    goodbyes = cluster.journal.requests(code=RequestCode.UNREGISTER_CLIENT)
+    assert {g.server for g in goodbyes} == {"broker-a", "broker-b"}
+
+
+def test_producers_with_one_explicit_id_share_an_instance(cluster) -> None:
+    options = {"client_id": "shared-1"}
+    with (
+        Producer(cluster.name_server, group="one", **options) as one,
+        Producer(cluster.name_server, group="two", **options) as two,
+    ):
+        one.send(Message("T", b"x"))
+        asked = len(cluster.journal.requests(code=RequestCode.GET_ROUTE_BY_TOPIC))
+        two.send(Message("T", b"x"))
+        assert len(cluster.journal.requests(code=RequestCode.GET_ROUTE_BY_TOPIC)) == asked
+        assert one.client_id == two.client_id == "shared-1"
+        with pytest.raises(ConfigError, match="group 'one' exists already"):
+            Producer(cluster.name_server, group="one", **options).start()
+        with pytest.raises(ConfigError, match="another route_refresh"):
+            Producer(cluster.name_server, group="x", route_refresh=5, **options).start()
+        two.shutdown()
+        assert one.send(Message("T", b"x")).status is SendStatus.OK
+
+
+def test_producers_without_an_id_are_instances_of_their_own(cluster) -> None:
+    with (
+        Producer(cluster.name_server, group="same") as one,
+        Producer(cluster.name_server, group="same") as two,
+    ):
+        assert one.client_id != two.client_id
+        assert str(os.getpid()) in one.client_id
+
+
+def test_one_producer_serves_many_threads(cluster) -> None:
+    results: list = []
+    with Producer(cluster.name_server, group="g") as producer:
+
+        def work(number: int) -> None:
+            for n in range(40):
+                body = b"%d-%d" % (number, n)
+                if n % 2:
+                    results.append(producer.send(Message("T", body)))
+                else:
+                    results.append(producer.submit(Message("T", body)).result(30))
+
+        workers = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    assert len({r.message_id for r in results}) == 320
+    assert len(cluster.messages("T")) == 320
+
+
+def test_cancelling_a_send_leaves_the_connection_usable(cluster) -> None:
+    events = []
+
+    class Hook:
+        def after_attempt(self, event) -> None:
+            events.append(event)
+
+    async def run() -> None:
+        async with AsyncProducer(cluster.name_server, group="g", hooks=(Hook(),)) as producer:
+            await producer.send(Message("T", b"first"))
+            for broker in cluster.brokers:
+                broker.late_replies(0.5, next=2)
+            sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(2)]
+            await asyncio.sleep(0.1)
+            for send in sends:
+                send.cancel()
+            await asyncio.gather(*sends, return_exceptions=True)
+            before = sum(b.connections for b in cluster.brokers)
+            results = await asyncio.gather(
+                *(producer.send(Message("T", b"%d" % n)) for n in range(20))
+            )
+            assert {r.status for r in results} == {SendStatus.OK}
+            assert sum(b.connections for b in cluster.brokers) == before
+
+    asyncio.run(run())
+    cancelled = [e for e in events if e.error == "cancelled"]
+    assert [e.outcome for e in cancelled] == ["maybe stored"] * 2
+
+
+def test_callbacks_tell_success_and_failure(cluster) -> None:
+    good, bad, chained = [], [], []
+    done = threading.Event()
+    with Producer(cluster.name_server, group="g", max_in_flight=1) as producer:
+
+        def again(result) -> None:
+            good.append(result)
+            # With room for one message, a submit that waited here would wait for itself.
+            chained.append(producer.submit(Message("T", b"y")))
+            done.set()
+
+        producer.submit(Message("T", b"x"), on_success=again).result(10)
+        assert done.wait(10)
+        assert chained[0].result(10).status is SendStatus.OK
+        for broker in cluster.brokers:
+            broker.reject(13, next=1)
+        producer.submit(Message("T", b"x"), on_error=bad.append)
+        producer.flush(10)
+    assert good[0].status is SendStatus.OK
+    assert isinstance(bad[0], SendFailedError)
+
+
+def test_a_callback_that_raises_harms_nobody(cluster, caplog) -> None:
+    with Producer(cluster.name_server, group="g") as producer:
+        producer.submit(Message("T", b"x"), on_success=lambda _: 1 / 0)
+        assert producer.submit(Message("T", b"x")).result(10).status is SendStatus.OK
+        producer.flush(10)
+    assert "a callback of a submitted message failed" in caplog.text
+
+
+def test_room_is_bounded_and_running_out_is_told(cluster) -> None:
+    with Producer(cluster.name_server, group="g", max_in_flight=2) as producer:
+        producer.send(Message("T", b"x"))
+        for broker in cluster.brokers:
+            broker.hang(code=RequestCode.SEND_MESSAGE_V2)
+        stuck = [producer.submit(Message("T", b"x"), timeout=5.0) for _ in range(2)]
+        with pytest.raises(SendFailedError, match="max_in_flight") as caught:
+            producer.submit(Message("T", b"x"), timeout=0.2)
+        assert caught.value.outcome is Outcome.NOT_SENT
+        with pytest.raises(TimeoutError):
+            producer.flush(0.1)
+        for broker in cluster.brokers:
+            broker.heal()
+        assert [d.result(20).status for d in stuck] == [SendStatus.OK] * 2
+
+
+def test_an_address_map_leads_around_what_brokers_advertise(cluster) -> None:
+    port = cluster.broker("broker-a").port
+    with Producer(
+        cluster.name_server, group="g", address_map=lambda a: a.replace("127.0.0.1", "127.0.0.2")
+    ) as producer:
+        # Linux answers on the whole of 127/8 only where the broker listens; so the map shows.
+        with pytest.raises(SendFailedError, match="refused the connection"):
+            producer.send(Message("T", b"x"))
+    mapping = {f"127.0.0.1:{port}": f"127.0.0.1:{port}"}
+    with Producer(cluster.name_server, group="g", address_map=mapping) as producer:
+        assert producer.send(Message("T", b"x")).status is SendStatus.OK
