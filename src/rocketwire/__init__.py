@@ -35,6 +35,7 @@ from rocketwire.errors import (
 )
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, MessageQueue, SendResult, SendStatus, StoredMessage
+from rocketwire.telemetry_config import TelemetryConfig
 from rocketwire.version import __version__
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ __all__ = [
     "ServiceNotAvailableError",
     "StoredMessage",
     "SystemBusyError",
+    "TelemetryConfig",
     "Tls",
     "TopicNotFoundError",
     "TransportError",
