@@ -74,6 +74,7 @@ class PolicyModel:
         latency: of a healthy broker.
         background: whether isolated brokers are probed.
         own_counters: one round-robin counter for each sender, as threads have; else a common one.
+        think: seconds from the end of a send to the sender's next one.
         seed: two models with the same seed run alike.
     """
 
@@ -90,6 +91,7 @@ class PolicyModel:
         latency: Latency | float = ORDINARY,
         background: bool = True,
         own_counters: bool = True,
+        think: float = 0.0,
         seed: int = 0,
     ) -> None:
         self.network: Final = SimulatedNetwork(seed)
@@ -119,6 +121,7 @@ class PolicyModel:
         self._cap = timeout / self._tries if attempt_timeout == -1.0 else attempt_timeout
         self._background = background and policy.probes
         self._own_counters = own_counters
+        self._think = think
         self._broken: tuple[str, float, float] | None = None
         self._good_before = 0
         self._good_during = 0
@@ -163,6 +166,8 @@ class PolicyModel:
                 self._count_good()
             figures.sent += 1
             figures.slowest = max(figures.slowest, self.clock() - began)
+            if self._think:
+                yield from sleep(self.clock() + self._think)
 
     def send(self, counters: RoundRobinCounter) -> Op[MessageQueue]:
         """One send, with its retries; returns where it was stored."""
