@@ -222,7 +222,8 @@ def test_cancelling_a_send_leaves_the_connection_usable(cluster) -> None:
     async def run() -> None:
         options = {"group": "g", "hooks": (Hook(),), "background": False}
         async with AsyncProducer(cluster.name_server, **options) as producer:
-            await producer.send(Message("T", b"first"))
+            for _ in range(8):  # to both brokers
+                await producer.send(Message("T", b"first"))
             for broker in cluster.brokers:
                 broker.late_replies(0.5, next=2)
             sends = [asyncio.ensure_future(producer.send(Message("T", b"x"))) for _ in range(2)]
