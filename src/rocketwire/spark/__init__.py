@@ -1,1 +1,44 @@
-"""The Spark data source `rocketmq` and the pipelines on it."""
+"""The Spark data source ``rocketmq`` and the pipelines on it.
+
+Spark finds the source by itself where the package is installed. Names are imported when first
+used, so that this costs nothing where Spark is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketwire.spark.dedupe import deduplicate
+    from rocketwire.spark.local_session import session
+    from rocketwire.spark.progress import Lag, lag
+
+_HOMES = {
+    "Lag": "progress",
+    "deduplicate": "dedupe",
+    "lag": "progress",
+    "session": "local_session",
+}
+
+__all__ = ["Lag", "deduplicate", "lag", "register", "session"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make a session know the source where Spark can't find it, as with ``--py-files``.
+
+    Call it after ``addPyFile``: the source travels with the files known at that moment.
+    """
+    from rocketwire.spark.source import RocketMQDataSource
+
+    spark.dataSource.register(RocketMQDataSource)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -106,7 +106,11 @@ def admit(start: QueueOffsets, ends: QueueOffsets, limit: int | None) -> dict[Me
 
 
 def batch_end(
-    start: StreamOffset, first: QueueOffsets, ends: QueueOffsets, limit: int | None
+    start: StreamOffset,
+    first: QueueOffsets,
+    ends: QueueOffsets,
+    limit: int | None,
+    corrections: QueueOffsets | None = None,
 ) -> StreamOffset:
     """The end of the next batch; ``start`` itself when nothing has come.
 
@@ -115,6 +119,7 @@ def batch_end(
         first: where to begin queues that ``start`` does not know.
         ends: the brokers' ends of all queues that can be read now.
         limit: the most messages to take.
+        corrections: where to begin queues whose place in ``start`` the broker does not have.
     """
     begins = {
         queue: first[queue]
@@ -122,11 +127,12 @@ def batch_end(
         # A new queue without messages is left out: naming it would make a batch of nothing.
         if queue not in start.offsets and end > first[queue]
     }
+    begins |= corrections or {}
     known = {**start.offsets, **begins}
     readable = {queue: end for queue, end in ends.items() if queue in known}
     # Queues that can't be read now keep their place until they come back.
     offsets = {**known, **admit(known, readable, limit)}
-    if offsets == known:
+    if offsets == dict(start.offsets):
         return start
     return StreamOffset(offsets, {**start.offsets, **begins} if start.is_initial else begins)
 

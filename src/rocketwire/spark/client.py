@@ -1,0 +1,234 @@
+"""What the data source needs of RocketMQ: clients that outlive a task, and questions to brokers.
+
+Python workers are reused between tasks, queries and micro-batches, so clients are kept here by
+their options, made when first needed, and never closed: a worker ends without notice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+from rocketwire.columns.inside import parts_of
+from rocketwire.config import ProducerConfig, ReaderConfig
+from rocketwire.core.effects import Oneway, Op
+from rocketwire.core.lookup import ask_name_servers
+from rocketwire.core.many import run_together
+from rocketwire.core.naming import with_namespace
+from rocketwire.core.pull import address_of, max_offset, min_offset, offset_for_time
+from rocketwire.errors import (
+    BrokerError,
+    RocketMQError,
+    RouteError,
+    TopicNotFoundError,
+    TransportError,
+)
+from rocketwire.message import MessageQueue
+from rocketwire.spark.options import ClientOptions, TopicChoice
+from rocketwire.sync.client import BlockingClient
+from rocketwire.sync.producer import Producer
+from rocketwire.sync.reader import Reader
+from rocketwire.wire import headers
+from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
+from rocketwire.wire.lenient_json import loads
+
+_log = logging.getLogger("rocketwire.spark")
+
+_GROUP: Final = "rocketwire-spark"
+_SYSTEM_PREFIXES: Final = ("%", "rmq_sys_", "RMQ_SYS_")
+_SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT", "SCHEDULE_TOPIC_XXXX",
+        "TRANS_CHECK_MAX_TIME_TOPIC", "CHECKPOINT_TOPIC",
+    }
+)  # fmt: skip
+
+K = TypeVar("K", bound=BlockingClient[Any])
+_clients: dict[Any, Any] = {}
+_lock = threading.Lock()
+
+
+def producer_for(options: ClientOptions) -> Producer:
+    """The producer of this process for some options."""
+    config = options.make(ProducerConfig)
+    group = config.group if config.group != "rocketwire" else _GROUP
+    return _kept(("producer", options), lambda: _make_producer(options, group))
+
+
+def reader_for(options: ClientOptions, group: str | None = None) -> Reader:
+    """The reader of this process for some options."""
+    return _kept(("reader", options, group), lambda: _make_reader(options, group or _GROUP))
+
+
+def _kept(key: object, make: Callable[[], K]) -> K:
+    # A forked worker must not use what its parent made, locks included.
+    with _lock:
+        found = _clients.get((os.getpid(), key))
+        if found is None:
+            found = _clients[os.getpid(), key] = make().start()
+        return cast("K", found)
+
+
+def _make_producer(options: ClientOptions, group: str) -> Producer:
+    config = options.make(ProducerConfig, group=group)
+    return Producer(config=_as_mapping(config))
+
+
+def _make_reader(options: ClientOptions, group: str) -> Reader:
+    # Routes are refreshed when they are needed; a thread for it would only stay behind.
+    config = options.make(ReaderConfig, group=group, background=False)
+    return Reader(config=_as_mapping(config))
+
+
+def _as_mapping(config: Any) -> dict[str, Any]:
+    return {spec.name: getattr(config, spec.name) for spec in dataclasses.fields(config)}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The offsets that brokers have: ``first`` and ``end`` of each queue that answered."""
+
+    first: Mapping[MessageQueue, int]
+    end: Mapping[MessageQueue, int]
+    #: Why the others did not.
+    silent: Mapping[MessageQueue, RocketMQError]
+
+
+class Cluster:
+    """Questions that the driver asks."""
+
+    def __init__(self, reader: Reader, group: str | None = None) -> None:
+        self._reader = reader
+        self._group = group or _GROUP
+
+    def check_reachable(self) -> None:
+        """Ask a name server anything.
+
+        Raises:
+            NameServerUnavailableError: none answers.
+            BrokerError: it refuses us.
+        """
+        self._topic_list(RequestCode.GET_ALL_TOPICS_FROM_NAME_SERVER)
+
+    def topics(self, choice: TopicChoice) -> tuple[str, ...]:
+        """The topics chosen, those by pattern as they are now."""
+        if choice.pattern is None:
+            return choice.topics or tuple(sorted({queue.topic for queue in choice.queues}))
+        known = self._topic_list(RequestCode.GET_ALL_TOPICS_FROM_NAME_SERVER)
+        try:
+            system = set(self._topic_list(RequestCode.GET_SYSTEM_TOPICS_FROM_NAME_SERVER))
+        except BrokerError:  # an old name server
+            system = set()
+        return tuple(
+            topic
+            for topic in sorted(known)
+            if choice.matches(topic)
+            and topic not in system | _SYSTEM_TOPICS
+            and not topic.startswith(_SYSTEM_PREFIXES)
+        )
+
+    def _topic_list(self, code: int) -> list[str]:
+        parts = parts_of(self._reader)
+        deadline = parts.clock() + parts.request_timeout
+        reply = parts.run(ask_name_servers(parts.instance, code, {}, deadline))
+        if reply.code != ResponseCode.SUCCESS:
+            raise error_for(reply.code, reply.remark, "the name server")
+        content = loads(reply.body)
+        found = content.get("topicList") if isinstance(content, dict) else None
+        return [name for name in found or () if isinstance(name, str)]
+
+    def queues(self, choice: TopicChoice) -> tuple[MessageQueue, ...]:
+        """The queues chosen that can be read now.
+
+        Raises:
+            TopicNotFoundError: a topic does not exist.
+        """
+        found: list[MessageQueue] = []
+        for topic in self.topics(choice):
+            found += self._reader.queues(topic)
+        if not choice.queues:
+            return tuple(found)
+        missing = sorted(set(choice.queues) - set(found))
+        if missing:
+            queue = missing[0]
+            raise TopicNotFoundError(
+                f"assign: topic {queue.topic} has no queue {queue.id} on broker {queue.broker}"
+            )
+        return choice.queues
+
+    def queues_of(self, topic: str) -> tuple[MessageQueue, ...] | None:
+        """The queues of one topic; None when no name server knows it."""
+        try:
+            return self._reader.queues(topic)
+        except TopicNotFoundError:
+            return None
+
+    def bounds(self, queues: Iterable[MessageQueue]) -> Bounds:
+        """What brokers have of some queues, all asked at once."""
+        asked = list(queues)
+        firsts, silent = self._ask(asked, min_offset)
+        ends, also_silent = self._ask(asked, max_offset)
+        silent |= also_silent
+        heard = [queue for queue in asked if queue not in silent]
+        return Bounds(
+            {queue: firsts[queue] for queue in heard},
+            {queue: ends[queue] for queue in heard},
+            silent,
+        )
+
+    def offsets_at(self, queues: Iterable[MessageQueue], moment_ms: int) -> dict[MessageQueue, int]:
+        """The first offset of each queue stored at or after a moment.
+
+        Raises:
+            TransportError: a broker did not answer.
+        """
+
+        def ask(instance: Any, queue: MessageQueue, deadline: float) -> Op[int]:
+            return offset_for_time(instance, queue, moment_ms / 1000, self._group, deadline)
+
+        found, silent = self._ask(list(queues), ask)
+        for error in silent.values():
+            raise error
+        return found
+
+    def _ask(
+        self, queues: list[MessageQueue], question: Any
+    ) -> tuple[dict[MessageQueue, int], dict[MessageQueue, RocketMQError]]:
+        parts = parts_of(self._reader)
+        deadline = parts.clock() + parts.request_timeout
+        found: dict[MessageQueue, int] = {}
+        silent: dict[MessageQueue, RocketMQError] = {}
+
+        def ask(queue: MessageQueue) -> Op[None]:
+            try:
+                found[queue] = yield from question(parts.instance, queue, deadline)
+            except (TransportError, BrokerError, RouteError) as error:
+                silent[queue] = error
+
+        parts.run(run_together([ask(queue) for queue in queues]))
+        return found, silent
+
+    def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Tell brokers how far a group has read; nobody waits for it, and failing is harmless."""
+        parts = parts_of(self._reader)
+        deadline = parts.clock() + parts.request_timeout
+
+        def tell() -> Op[None]:
+            instance = parts.instance
+            name = with_namespace(group, instance.config.namespace)
+            for queue, offset in offsets.items():
+                topic = with_namespace(queue.topic, instance.config.namespace)
+                fields = headers.update_consumer_offset(name, topic, queue.id, offset)
+                request = instance.request(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+                address = yield from address_of(instance, queue, deadline)
+                yield Oneway(address, request, deadline)
+
+        try:
+            parts.run(tell())
+        except RocketMQError as error:
+            _log.warning("progress of group %s was not reported: %s", group, error)

@@ -1,0 +1,95 @@
+"""Reading in tasks, and planning a batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from rocketwire.columns.decode import RecordDecoder
+from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
+from rocketwire.columns.inside import parts_of
+from rocketwire.columns.schema import select_columns
+from rocketwire.core.pull import tag_filter
+from rocketwire.spark.client import Cluster, reader_for
+from rocketwire.spark.options import ClientOptions, ReadOptions
+from rocketwire.spark.planning import plan_batch
+from rocketwire.spark.ranges import QueueRange, plan_tasks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("rocketwire.spark")
+
+
+class RangesPartition(InputPartition):
+    """The ranges of one task."""
+
+    def __init__(self, ranges: Sequence[QueueRange]) -> None:
+        super().__init__(tuple(ranges))
+
+    @property
+    def ranges(self) -> tuple[QueueRange, ...]:
+        """What the task reads."""
+        ranges: tuple[QueueRange, ...] = self.value
+        return ranges
+
+
+def partitions_of(ranges: Sequence[QueueRange], options: ReadOptions) -> list[InputPartition]:
+    """Tasks for some ranges, by the options."""
+    tasks = plan_tasks(
+        ranges,
+        join_small=options.join_small,
+        max_records=options.max_records,
+        min_partitions=options.min_partitions,
+    )
+    return [RangesPartition(task) for task in tasks]
+
+
+def read_partition(
+    client: ClientOptions,
+    options: ReadOptions,
+    columns: Sequence[str],
+    partition: InputPartition,
+) -> Iterator[pa.RecordBatch]:
+    """The record batches of one task; runs on an executor."""
+    # Spark makes a partition of its own, of value None, where there is nothing to read.
+    if not isinstance(partition, RangesPartition):
+        return
+    tags = tag_filter(None if options.tags is None else " || ".join(options.tags))
+    decoder = RecordDecoder(
+        select_columns(columns), properties=options.properties, tags=options.tags
+    )
+    reader = reader_for(client, options.group_id)
+    policy = FetchPolicy(
+        timeout=options.read_timeout,
+        fail_on_data_loss=options.fail_on_data_loss,
+        tags=tags,
+        group=reader._config.group,  # noqa: SLF001 - brokers should see the reader's own group
+    )
+    spans = [QueueSpan(part.queue, part.start, part.end) for part in partition.ranges]
+    yield from decoder.decode(fetch_spans(parts_of(reader), spans, policy))
+
+
+class RocketMQReader(DataSourceReader):
+    """Reads a batch: offsets are fixed when it is planned, so every action sees the same rows."""
+
+    def __init__(self, client: ClientOptions, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._client = client
+        self._options = options
+        self._columns = tuple(columns)
+        limits = (options.max_offsets, options.min_offsets)
+        if limits != (None, None):
+            _log.warning("maxOffsetsPerTrigger and minOffsetsPerTrigger do nothing in a batch")
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the tasks; asks brokers for their offsets."""
+        reader = reader_for(self._client, self._options.group_id)
+        cluster = Cluster(reader, self._options.group_id)
+        return partitions_of(plan_batch(cluster, self._options), self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read_partition(self._client, self._options, self._columns, partition)

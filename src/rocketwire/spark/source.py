@@ -1,0 +1,122 @@
+"""The data source ``rocketmq``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from rocketwire.errors import ConfigError
+from rocketwire.spark import absent
+from rocketwire.spark.client import Cluster, reader_for
+from rocketwire.spark.options import (
+    ClientOptions,
+    ReadOptions,
+    WriteOptions,
+    check_names,
+    client_options,
+    read_options,
+    write_options,
+)
+from rocketwire.spark.reader import RocketMQReader
+from rocketwire.spark.schema import check_write, columns_of, read_schema
+from rocketwire.spark.stream_reader import RocketMQStreamReader
+from rocketwire.spark.writer import RocketMQStreamWriter, RocketMQWriter
+
+absent.require()
+
+#: Clusters that answered once in this process: a stream's sink is made anew for every batch.
+_reached: set[ClientOptions] = set()
+
+
+class RocketMQDataSource(DataSource):
+    """Topics of Apache RocketMQ as tables and streams.
+
+    Name: ``rocketmq``
+
+    Columns read: ``topic string, broker string, queueId int, queueOffset bigint, messageId string,
+    rowId string, tags string, keys string, shardingKey string, body binary, properties
+    map<string,string>, bornTimestamp timestamp, storeTimestamp timestamp, reconsumeTimes int,
+    flag int``. The option ``columns`` (or a schema of one's own) chooses some of them; what is left
+    out is not decoded.
+
+    Columns written: ``body`` (binary or string), and optionally ``topic, tags, keys, shardingKey,
+    rowId, delayLevel, deliverAt, properties, flag, targetBroker, targetQueueId``.
+
+    Options: ``nameServers``; one of ``topic``, ``topics``, ``topicPattern``, ``assign``; and those
+    in the reference. Filters are not pushed to brokers: use ``tags`` and the timestamps.
+
+    Examples:
+        Read a topic::
+
+            spark.read.format("rocketmq").option("nameServers", "127.0.0.1:9876")
+                .option("topic", "orders").load()
+
+        Write one::
+
+            df.selectExpr("to_json(struct(*)) AS body", "id AS keys").write.format("rocketmq")
+                .option("nameServers", "127.0.0.1:9876").option("topic", "orders")
+                .mode("append").save()
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """How users call it."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """The columns of a read; options are checked here already, because this comes first."""
+        check_names(self.options)
+        options = self._read_options_if_any()
+        return read_schema(None if options is None else options.columns)
+
+    def _read_options_if_any(self) -> ReadOptions | None:
+        """Whether batch or stream is not known yet, so only what both agree on is an error."""
+        try:
+            return read_options(self.options, streaming=False)
+        except ConfigError:
+            return read_options(self.options, streaming=True)
+
+    def reader(self, schema: StructType) -> RocketMQReader:
+        """Read a batch."""
+        client, options = self._client(), read_options(self.options, streaming=False)
+        return RocketMQReader(client, options, columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> RocketMQStreamReader:
+        """Read a stream."""
+        client, options = self._client(), read_options(self.options, streaming=True)
+        return RocketMQStreamReader(client, options, columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> RocketMQWriter:  # noqa: FBT001
+        """Write a batch."""
+        client, options = self._write(schema, overwrite)
+        write_id = options.write_id or secrets.token_hex(8)
+        return RocketMQWriter(client, options, write_id)
+
+    def streamWriter(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001
+    ) -> RocketMQStreamWriter:
+        """Write a stream. Every output mode only ever appends to a topic."""
+        client, options = self._write(schema, overwrite=False)
+        return RocketMQStreamWriter(client, options)
+
+    def _client(self) -> ClientOptions:
+        return client_options(self.options, os.environ)
+
+    def _write(self, schema: StructType, overwrite: Any) -> tuple[ClientOptions, WriteOptions]:
+        if overwrite:
+            raise ConfigError(
+                "a topic can't be overwritten: use mode('append'), and delete and create the topic "
+                "anew if its messages should go"
+            )
+        client, options = self._client(), write_options(self.options)
+        check_write(schema, topic_given=options.topic is not None)
+        if client not in _reached:
+            Cluster(reader_for(client)).check_reachable()
+            _reached.add(client)
+        return client, options

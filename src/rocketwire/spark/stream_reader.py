@@ -1,0 +1,282 @@
+"""Reading as a stream: offsets, limits, and queues that come and go.
+
+Spark asks for the latest offset every few milliseconds while it is idle, ends the query at the
+first error, and repeats the first batch from another "latest"; the answers here are cached,
+patient, and carried along.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from rocketwire.columns.fetch import DataLossError
+from rocketwire.errors import RocketMQError, RouteError
+from rocketwire.message import MessageQueue
+from rocketwire.spark.client import Bounds, Cluster, reader_for
+from rocketwire.spark.offsets import StreamOffset, batch_begin, batch_end
+from rocketwire.spark.options import ClientOptions, ReadOptions
+from rocketwire.spark.planning import all_bounds, describe, start_offsets, within
+from rocketwire.spark.ranges import QueueRange
+from rocketwire.spark.reader import partitions_of, read_partition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("rocketwire.spark")
+
+_FRESH: Final = 0.1
+_WARN_EVERY: Final = 60.0
+_REPORT_EVERY: Final = 1.0
+#: A name server that was restarted knows nothing until the brokers have registered again.
+_DELETED_AFTER: Final = 60.0
+
+
+class StreamSource:
+    """What is known of the stream on the driver. No Spark here, so that it can be tested bare.
+
+    Args:
+        cluster: answers questions.
+        options: of the read.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, cluster: Cluster, options: ReadOptions, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._clock = clock
+        self._initial: StreamOffset | None = None
+        self._ceiling: dict[MessageQueue, int] | None = None
+        self._bounds: Bounds | None = None
+        self._bounds_at = 0.0
+        self._unknown_since: dict[str, float] = {}
+        self._warned: dict[str, float] = {}
+        self._waiting_since: float | None = None
+        self._reported: StreamOffset | None = None
+        self._reported_at = 0.0
+
+    def initial(self) -> StreamOffset:
+        """Where a new query starts; the same answer however often it is asked."""
+        if self._initial is None:
+            queues = self._cluster.queues(self._options.choice)
+            bounds = all_bounds(self._cluster, queues)
+            starts = start_offsets(self._cluster, self._options, bounds)
+            offsets = {
+                queue: within(queue, offset, bounds.first[queue], bounds.end[queue], self._options)
+                for queue, offset in starts.items()
+            }
+            self._initial = StreamOffset(offsets, is_initial=True)
+        return self._initial
+
+    def stop_at_present_end(self) -> None:
+        """Take nothing that comes after now (trigger AvailableNow)."""
+        self._ceiling = dict(self._current(()).end)
+
+    def latest(self, start: StreamOffset, limit: int | None) -> StreamOffset:
+        """The end of the next batch, ``start`` when there is none yet."""
+        bounds = self._current(start.offsets)
+        self._warn_of_silent(bounds, start)
+        ends = dict(bounds.end)
+        if self._ceiling is not None:
+            ends = {
+                queue: min(end, self._ceiling[queue])
+                for queue, end in ends.items()
+                if queue in self._ceiling
+            }
+        corrections = self._corrections(start, bounds)
+        found = batch_end(start, bounds.first, ends, limit, corrections)
+        if self._ceiling is None and self._should_wait(start, ends, limit):
+            found = start
+        self._report(start, is_idle=found is start)
+        return found
+
+    def _corrections(self, start: StreamOffset, bounds: Bounds) -> dict[MessageQueue, int]:
+        """Where to go on in queues that do not have their offset any more."""
+        found: dict[MessageQueue, int] = {}
+        for queue, offset in start.offsets.items():
+            if queue in bounds.end:
+                first, end = bounds.first[queue], bounds.end[queue]
+                nearest = within(queue, offset, first, end, self._options)
+                if nearest != offset:
+                    found[queue] = nearest
+        return found
+
+    def _should_wait(
+        self, start: StreamOffset, ends: dict[MessageQueue, int], limit: int | None
+    ) -> bool:
+        """Whether there are too few messages yet for a batch (minOffsetsPerTrigger)."""
+        least = self._options.min_offsets
+        if least is None or (limit is None and self._options.max_offsets is not None):
+            return False
+        waiting = sum(max(0, end - start.offsets.get(queue, end)) for queue, end in ends.items())
+        now = self._clock()
+        if waiting == 0 or waiting >= least:
+            self._waiting_since = None
+            return False
+        self._waiting_since = now if self._waiting_since is None else self._waiting_since
+        if now - self._waiting_since < self._options.max_trigger_delay:
+            return True
+        self._waiting_since = None
+        return False
+
+    def true_ends(self) -> StreamOffset:
+        """What the brokers have, whatever limits say."""
+        return StreamOffset(self._current(()).end)
+
+    def ranges(self, start: StreamOffset, end: StreamOffset) -> list[QueueRange]:
+        """What a batch reads."""
+        return [
+            QueueRange(queue, begin, max(begin, end.offsets[queue]))
+            for queue, begin in batch_begin(start, end).items()
+        ]
+
+    # -- what brokers have ------------------------------------------------------------------
+
+    def _current(self, known: Any) -> Bounds:
+        now = self._clock()
+        if self._bounds is None or now - self._bounds_at > _FRESH:
+            self._bounds = self._cluster.bounds(self._queues(known))
+            self._bounds_at = self._clock()
+        return self._bounds
+
+    def _queues(self, known: Any) -> tuple[MessageQueue, ...]:
+        """The queues to read now; those of topics that can't be looked up are left out."""
+        choice = self._options.choice
+        if choice.queues:
+            return choice.queues
+        topics = set(self._topics()) | {queue.topic for queue in known}
+        found: list[MessageQueue] = []
+        for topic in sorted(topics):
+            try:
+                queues = self._cluster.queues_of(topic)
+            except RouteError as error:
+                self._warn(f"topic {topic} can't be looked up: {error}")
+                queues = tuple(queue for queue in known if queue.topic == topic)
+            if queues is None:
+                self._is_gone(topic)
+                continue
+            self._unknown_since.pop(topic, None)
+            found += queues
+        return tuple(found)
+
+    def _topics(self) -> Sequence[str]:
+        try:
+            return self._cluster.topics(self._options.choice)
+        except RouteError as error:
+            self._warn(f"topics can't be looked up: {error}")
+            return ()
+
+    def _is_gone(self, topic: str) -> None:
+        since = self._unknown_since.setdefault(topic, self._clock())
+        if self._clock() - since > _DELETED_AFTER and self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"topic {topic} was deleted while it was read. Set failOnDataLoss to false to go on "
+                "without it"
+            )
+        self._warn(f"topic {topic} is unknown to the name server; its queues are skipped")
+
+    def _warn_of_silent(self, bounds: Bounds, start: StreamOffset) -> None:
+        if bounds.silent:
+            self._warn(f"queues are skipped until they return: {describe(bounds.silent)}")
+        gone = {queue.broker for queue in start.offsets} - {queue.broker for queue in bounds.end}
+        gone -= {queue.broker for queue in bounds.silent}
+        if gone:
+            names = ", ".join(sorted(gone))
+            self._warn(f"queues are skipped until they return: {names} left the route")
+
+    def _warn(self, text: str) -> None:
+        """Log a warning, but not every few milliseconds."""
+        now = self._clock()
+        if now - self._warned.get(text, -_WARN_EVERY) >= _WARN_EVERY:
+            self._warned = {**self._warned, text: now} if len(self._warned) < 100 else {text: now}
+            _log.warning("%s", text)
+
+    def _report(self, start: StreamOffset, *, is_idle: bool) -> None:
+        """Show progress as consumer offsets. ``start`` is what the sink has committed."""
+        group = self._options.group_id
+        if group is None or start.is_initial or start == self._reported:
+            return
+        now = self._clock()
+        if is_idle or now - self._reported_at >= _REPORT_EVERY:
+            self._cluster.commit(group, start.offsets)
+            self._reported, self._reported_at = start, now
+
+
+class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The stream as Spark calls it."""
+
+    def __init__(self, client: ClientOptions, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._client = client
+        self._options = options
+        self._columns = tuple(columns)
+        self._source: StreamSource | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get a copy of this object; what the driver knows is of no use to them.
+        return {**self.__dict__, "_source": None}
+
+    @property
+    def source(self) -> StreamSource:
+        """The driver's state, made when first asked for."""
+        if self._source is None:
+            reader = reader_for(self._client, self._options.group_id)
+            cluster = Cluster(reader, self._options.group_id)
+            self._source = StreamSource(cluster, self._options)
+        return self._source
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query starts."""
+        return self.source.initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit from the options."""
+        most = self._options.max_offsets
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """The end of the next batch."""
+        begin = self.source.initial() if start is None else StreamOffset.from_json(start)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = self.source.latest(begin, most)
+        return start if end is begin and start is not None else end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The brokers' true ends, for progress and lag."""
+        try:
+            return self.source.true_ends().to_json()
+        except RocketMQError as error:
+            _log.warning("the latest offsets can't be told: %s", error)
+            return None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what is there now, and no more."""
+        self.source.stop_at_present_end()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch."""
+        ranges = self.source.ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        return partitions_of(ranges, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read_partition(self._client, self._options, self._columns, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: progress is reported from `latestOffset`, which is a batch earlier."""
+
+    def stop(self) -> None:
+        """Nothing to do: Spark does not call it when a query is stopped."""

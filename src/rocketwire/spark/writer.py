@@ -1,0 +1,224 @@
+"""Writing: in tasks, and the end of a job or a micro-batch on the driver."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from rocketwire.columns.encode import Encoded, Single, first_bad_row
+from rocketwire.columns.writer import TableWriter
+from rocketwire.spark.client import producer_for
+from rocketwire.spark.options import ClientOptions, WriteOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("rocketwire.spark")
+
+#: Digits of a query's id that go into row ids: 15 random ones tell queries of one topic apart.
+_QUERY_DIGITS: Final = 16
+_BATCH_ID: Final = "streaming.sql.batchId"
+_QUERY_ID: Final = "sql.streaming.queryId"
+
+
+@dataclass
+class Delivered(WriterCommitMessage):
+    """What one task wrote. Travels to the driver."""
+
+    partition: int
+    rows: int = 0
+    bytes: int = 0
+    bad_rows: int = 0
+    retries: int = 0
+    may_repeat: int = 0
+    by_broker: dict[str, int] = field(default_factory=dict)
+
+
+def stream_stamp(query: str, batch: str, partition: int) -> str:
+    """What the row ids of a task of a stream begin with."""
+    return f"{query.replace('-', '')[:_QUERY_DIGITS]}:{batch}:{partition}:"
+
+
+class _BadRows:
+    """What becomes of rows that can't be sent."""
+
+    def __init__(self, options: WriteOptions, partition: int) -> None:
+        self._options = options
+        self._partition = partition
+        self.count = 0
+
+    def take(self, encoded: Encoded) -> list[Single]:
+        if self._options.on_bad_row == "fail":
+            raise first_bad_row(encoded.bad, f"partition {self._partition}")
+        self.count += len(encoded.bad)
+        if self._options.on_bad_row == "drop":
+            return []
+        return [self._letter(encoded, row, why) for row, why in encoded.bad.items()]
+
+    def _letter(self, encoded: Encoded, row: int, why: str) -> Single:
+        """A message that tells which row was bad and why, with as much of it as can be sent."""
+        source = encoded.source.slice(row - encoded.first_row, 1).to_pylist()[0]
+        body = source.get("body")
+        if isinstance(body, str):
+            body = body.encode()
+        # A body that is missing, empty or too large is the usual fault: say so in its place.
+        if not body or why.startswith("body is"):
+            body = why.encode()
+        properties = {
+            "reason": why[:1000],
+            "partition": str(self._partition),
+            "rowIndex": str(row),
+            "topic": str(self._options.topic or source.get("topic") or ""),
+        }
+        text = "".join(
+            f"{name}\x01{_clean(value)}\x02" for name, value in properties.items() if value
+        )
+        assert self._options.dead_letter_topic is not None  # the options saw to it
+        return Single(self._options.dead_letter_topic, None, body, text.encode(), 0, row)
+
+
+def _clean(value: str) -> str:
+    return value.replace("\x01", " ").replace("\x02", " ")
+
+
+def write_partition(
+    client: ClientOptions,
+    options: WriteOptions,
+    batches: Iterator[pa.RecordBatch],
+    stamp: str | None,
+    partition: int,
+) -> Delivered:
+    """Send the rows of one task and wait for every answer; runs on an executor.
+
+    Raises:
+        InvalidMessageError: a row is bad; it names partition and row.
+        SendFailedError: rows could not be delivered in time.
+    """
+    producer = producer_for(client)
+    bad = _BadRows(options, partition)
+    with TableWriter(
+        producer,
+        options.topic,
+        stamp=stamp if options.stamp_rows else None,
+        timeout=options.delivery_timeout,
+        on_bad_rows=bad.take,
+    ) as writer:
+        for batch in batches:
+            writer.write(batch)
+        report = writer.finish()
+    letters = bad.count if options.on_bad_row == "deadletter" else 0
+    return Delivered(
+        partition=partition,
+        rows=report.rows - letters,
+        bytes=report.bytes,
+        bad_rows=bad.count,
+        retries=report.retries,
+        may_repeat=report.may_repeat,
+        by_broker=dict(report.by_broker),
+    )
+
+
+def summary_of(
+    messages: Sequence[WriterCommitMessage | None], options: WriteOptions, **more: Any
+) -> dict[str, Any]:
+    """One line about a job: what its tasks wrote, together."""
+    parts = [message for message in messages if isinstance(message, Delivered)]
+    brokers: Counter[str] = Counter()
+    for part in parts:
+        brokers.update(part.by_broker)
+    return {
+        "time": time.time(),
+        "topic": options.topic,
+        **more,
+        "partitions": len(messages),
+        "rows": sum(part.rows for part in parts),
+        "bytes": sum(part.bytes for part in parts),
+        "brokers": dict(sorted(brokers.items())),
+        "badRows": sum(part.bad_rows for part in parts),
+        "retries": sum(part.retries for part in parts),
+        "repeatsPossible": sum(part.may_repeat for part in parts),
+    }
+
+
+def _committed(summary: dict[str, Any], options: WriteOptions) -> None:
+    line = json.dumps(summary)
+    _log.info("written: %s", line)
+    if options.summary_file is not None:
+        path = Path(options.summary_file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def _aborted(messages: Sequence[WriterCommitMessage | None], options: WriteOptions) -> None:
+    # Whatever happens here would hide the cause of the failure from the user.
+    try:
+        summary = summary_of(messages, options)
+        _log.warning(
+            "the write was aborted; at least %d rows were acknowledged and stay in the topic",
+            summary["rows"],
+        )
+    except Exception:  # noqa: BLE001
+        _log.exception("the write was aborted")
+
+
+class RocketMQWriter(DataSourceArrowWriter):
+    """Writes a batch."""
+
+    def __init__(self, client: ClientOptions, options: WriteOptions, write_id: str) -> None:
+        self._client = client
+        self._options = options
+        self._write_id = write_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Delivered:
+        """The rows of one task."""
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        stamp = f"{self._write_id}:{partition}:"
+        return write_partition(self._client, self._options, iterator, stamp, partition)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks are done."""
+        _committed(summary_of(messages, self._options, writeId=self._write_id), self._options)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """A task failed for good."""
+        _aborted(messages, self._options)
+
+
+class RocketMQStreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches."""
+
+    def __init__(self, client: ClientOptions, options: WriteOptions) -> None:
+        self._client = client
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Delivered:
+        """The rows of one task of a micro-batch."""
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        query = context.getLocalProperty(_QUERY_ID) if context is not None else None
+        batch = context.getLocalProperty(_BATCH_ID) if context is not None else None
+        stamp = stream_stamp(query or "query", batch or "0", partition)
+        return write_partition(self._client, self._options, iterator, stamp, partition)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """All tasks of a micro-batch are done; may come twice for one batch."""
+        _committed(summary_of(messages, self._options, batch=batchId), self._options)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """A task of a micro-batch failed for good."""
+        _aborted(messages, self._options)
