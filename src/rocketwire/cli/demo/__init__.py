@@ -1,0 +1,1 @@
+"""``rocketwire demo``, step by step."""

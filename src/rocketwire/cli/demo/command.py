@@ -1,0 +1,159 @@
+"""``rocketwire demo``: the whole story, from a cluster to a page with plots."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.text import Text
+
+from rocketwire.cli.failures import FAILED, INTERRUPTED
+from rocketwire.cli.invocation import Invocation, command
+from rocketwire.cli.output import make_table
+from rocketwire.cli.signals import stop_requested
+
+if TYPE_CHECKING:
+    from rocketwire.cli.demo.checks import Check
+    from rocketwire.cli.demo.page import Section
+    from rocketwire.cli.demo.recording import Recording
+    from rocketwire.embedded import EmbeddedCluster
+
+app = typer.Typer(add_completion=False)
+
+_NEXT: Final = (
+    "rocketwire demo --keep                          then break a broker yourself",
+    "rocketwire doctor --name-server HOST:9876       your own cluster: what works, what does not",
+    "python -m pytest                                a RocketMQ fixture is there: def test(rocketmq)",
+)
+
+
+@command(
+    app,
+    "demo",
+    panel="Start here",
+    connects=False,
+    examples=(
+        "rocketwire demo",
+        "rocketwire demo --no-spark --out /tmp/report.html",
+        "rocketwire demo --keep",
+    ),
+)
+def demo(
+    here: Invocation,
+    *,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Stop after the brokers.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running.")] = False,
+    seconds: Annotated[
+        float, typer.Option(min=6.0, max=600.0, help="Length of the part with the brokers.")
+    ] = 30.0,
+    out: Annotated[Path, typer.Option(help="Where the page goes.")] = Path("demo-report.html"),
+    picture: Annotated[
+        Path | None, typer.Option(hidden=True, help="Also write the first plot as SVG.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the orders.")] = 7,
+) -> None:
+    """See it all in two minutes: a cluster, a slow broker, a dead one, a pipeline, a report."""
+    from rocketwire.cli.demo.brokers import BROKERS, InterruptedStoryError
+    from rocketwire.embedded import EmbeddedCluster
+
+    with stop_requested() as stop:
+        try:
+            with EmbeddedCluster(BROKERS) as cluster:
+                here.say(f"Started an embedded cluster: {BROKERS} brokers at {cluster.name_server}")
+                here.say("  with EmbeddedCluster(brokers=3) as cluster: ...\n")
+                held = _Demo(here, stop, out, picture).run(
+                    cluster, seconds=seconds, seed=seed, with_spark=not no_spark
+                )
+                if keep and not stop.is_set():
+                    _keep(here, cluster, stop)
+        except InterruptedStoryError:
+            here.note("stopped; nothing was left behind")
+            raise typer.Exit(INTERRUPTED) from None
+    if not held:
+        raise typer.Exit(FAILED)
+
+
+class _Demo:
+    """The steps of the demo, and what they found."""
+
+    def __init__(
+        self, here: Invocation, stop: threading.Event, out: Path, picture: Path | None
+    ) -> None:
+        self._here = here
+        self._stop = stop
+        self._out = out
+        self._picture = picture
+
+    def run(self, cluster: EmbeddedCluster, *, seconds: float, seed: int, with_spark: bool) -> bool:
+        """All steps; whether every check held."""
+        from rocketwire.cli.demo.brokers import play
+        from rocketwire.cli.demo.page import make_page
+
+        console = self._here.errors if self._here.as_json else self._here.console
+        recording = play(cluster, console, self._stop, seconds=seconds, seed=seed)
+        checks = list(recording.checks)
+        self._show_figures(recording)
+        sections: list[Section] = []
+        if with_spark:
+            pass
+        self._show_checks(checks)
+        self._out.write_text(make_page(recording, checks, sections), encoding="utf-8")
+        if self._picture is not None:
+            self._picture.write_text(recording.latency_plot(standalone=True), encoding="utf-8")
+        self._finish(recording, checks)
+        return all(check.holds for check in checks)
+
+    def _show_figures(self, recording: Recording) -> None:
+        if self._here.as_json:
+            return
+        table = make_table(["", "Rocketwire#", "plain client#"], recording.table())
+        self._here.console.print(table)
+        repeats = recording.repeats[recording.ours.name]
+        self._here.say(
+            f"\n{repeats} orders are stored twice: the frozen broker stored them when it woke up, "
+            "after they had been sent elsewhere. Each result had maybe_duplicate=True.\n"
+            if repeats
+            else "\nNo order is stored twice.\n"
+        )
+
+    def _show_checks(self, checks: Sequence[Check]) -> None:
+        if self._here.as_json:
+            return
+        rows = [
+            (
+                Text("held" if check.holds else "BROKEN", style="green" if check.holds else "red"),
+                check.statement,
+                check.figures,
+            )
+            for check in checks
+        ]
+        self._here.console.print(make_table(["check", "", ""], rows))
+
+    def _finish(self, recording: Recording, checks: Sequence[Check]) -> None:
+        path = str(self._out.resolve())
+        if self._here.as_json:
+            self._here.emit(
+                {
+                    "held": all(check.holds for check in checks),
+                    "checks": [
+                        {"statement": c.statement, "holds": c.holds, "figures": c.figures}
+                        for c in checks
+                    ],
+                    "figures": {n: {"ours": a, "plain": b} for n, a, b in recording.table()},
+                    "report": path,
+                }
+            )
+            return
+        self._here.say(f"\nThe page with the plots: {path}\n\nWhat to try next:")
+        for line in _NEXT:
+            self._here.say(f"  {line}")
+
+
+def _keep(here: Invocation, cluster: EmbeddedCluster, stop: threading.Event) -> None:
+    from rocketwire.cli.cluster import serve
+
+    here.say("\nThe cluster goes on; Ctrl-C ends it.")
+    serve(here, cluster, interval=1.0, stop=stop)
