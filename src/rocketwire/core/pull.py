@@ -6,6 +6,7 @@ again by their text, because brokers compare hashes only.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,7 @@ from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.naming import with_namespace
 from rocketwire.core.routes import MASTER
 from rocketwire.errors import (
+    ConfigError,
     ConnectFailedError,
     InvalidMessageError,
     ProtocolError,
@@ -32,6 +34,8 @@ from rocketwire.wire.stored_message import (
     to_stored_message,
     unwrap_inner_batch,
 )
+
+_log = logging.getLogger("rocketwire.reader")
 
 #: A broker looks at held pulls every five seconds, and may answer that much late.
 HOLD_SLACK: Final = 6.0
@@ -286,7 +290,22 @@ def read_pull(reply: Reply, queue: MessageQueue, offset: int, tags: TagFilter) -
 
 def _messages_of(record: Record, queue: MessageQueue, delta: int) -> list[StoredMessage]:
     records = unwrap_inner_batch(record) if record.system_flag & _INNER == _INNER else [record]
-    return [to_stored_message(r, broker=queue.broker, offset_delta=delta) for r in records]
+    return [_message_of(r, queue, delta) for r in records]
+
+
+def _message_of(record: Record, queue: MessageQueue, delta: int) -> StoredMessage:
+    """A record as a message. A body that can't be decompressed stays as it is stored.
+
+    Raising instead would stop the queue at that message for ever.
+    """
+    try:
+        return to_stored_message(record, broker=queue.broker, offset_delta=delta)
+    except (ProtocolError, ConfigError) as error:
+        _log.warning(
+            "%s: the body at offset %d stays compressed: %s", queue, record.queue_offset, error
+        )
+        record.system_flag &= ~SystemFlag.COMPRESSED
+        return to_stored_message(record, broker=queue.broker, offset_delta=delta)
 
 
 def message_by_offset_id(
