@@ -151,6 +151,7 @@ class JavaDriver(Driver):
             # 4.x writes its log to the user's home, 5.x reads its own switch; both stay here.
             "-Drocketmq.client.logUseSlf4j=false",
             f"-Drocketmq.client.logRoot={self.folder}",
+            "-Drocketmq.client.rebalance.waitInterval=1000",
             *options,
             "-cp",
             program,

@@ -56,7 +56,7 @@ final class Consumers {
         String name = given.text("consumer");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(given.text("group"), given.signer(),
             new AllocateMessageQueueAveragely(), given.flag("trace"), null);
-        given.configure(consumer);
+        given.configureConsumer(consumer);
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
         if (given.has("sql")) {
@@ -100,7 +100,7 @@ final class Consumers {
     private Object startLite(Arguments given) throws Exception {
         String name = given.text("consumer");
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(given.text("group"), given.signer());
-        given.configure(consumer);
+        given.configureConsumer(consumer);
         consumer.setAutoCommit(!given.flag("manual_commit"));
         if (!given.flag("assign")) {
             consumer.subscribe(given.text("topic"), given.text("tags", "*"));
@@ -131,7 +131,7 @@ final class Consumers {
     private Object startPull(Arguments given) throws Exception {
         String name = given.text("consumer");
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(given.text("group"), given.signer());
-        given.configure(consumer);
+        given.configureConsumer(consumer);
         consumer.start();
         pulling.put(name, consumer);
         stops.put(name, consumer::shutdown);

@@ -1,0 +1,86 @@
+"""Transactions with their checks, and requests with their replies."""
+
+import time
+from typing import Any
+
+import pytest
+from tests.interop.driver import body_of, message
+
+
+@pytest.mark.parametrize(
+    ("local", "check"),
+    [
+        ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE"),
+        ("UNKNOW", "COMMIT_MESSAGE"),
+    ],
+    ids=["at-once", "when-asked"],
+)
+def test_a_committed_transaction_is_seen(meeting: Any, local: str, check: str):
+    topic = meeting.topic()
+    consumer = meeting.consumer("push", topic)
+    producer = meeting.producer(transactional=True)
+    sent = meeting.call(
+        "producer.transaction",
+        producer=producer,
+        message=message(topic, "paid", tags="T", keys="k", properties={"p": "v"}),
+        local=local,
+        check=check,
+    )
+    assert sent["status"] == "SEND_OK"
+    (found,) = meeting.take(consumer, 1)
+    assert body_of(found) == b"paid"
+    assert (found["tags"], found["keys"], found["properties"]["p"]) == ("T", "k", "v")
+    assert found["properties"]["UNIQ_KEY"] == sent["msg_id"]
+    assert found["sys_flag"] & 0xC == 8
+    asked = [each["topic"] for each in meeting.call("producer.checks", producer=producer)]
+    if local == "UNKNOW":
+        assert asked
+        assert set(asked) == {topic}
+
+
+def test_a_rolled_back_transaction_is_never_seen(meeting: Any):
+    topic = meeting.topic()
+    consumer = meeting.consumer("push", topic)
+    producer = meeting.producer(transactional=True)
+    for body, local, check in (
+        ("rolled back", "ROLLBACK_MESSAGE", "COMMIT_MESSAGE"),
+        ("rolled back when asked", "UNKNOW", "ROLLBACK_MESSAGE"),
+    ):
+        meeting.call(
+            "producer.transaction",
+            producer=producer,
+            message=message(topic, body),
+            local=local,
+            check=check,
+        )
+    deadline = time.monotonic() + 60
+    while not meeting.call("producer.checks", producer=producer):
+        assert time.monotonic() < deadline, "the broker never asked"
+    meeting.call(
+        "producer.transaction",
+        producer=producer,
+        message=message(topic, "committed"),
+        local="COMMIT_MESSAGE",
+    )
+    (found,) = meeting.take(consumer, 1)
+    assert body_of(found) == b"committed"
+    assert meeting.take(consumer, 1, seconds=2.0) == []
+
+
+def test_a_request_gets_its_reply(meeting: Any):
+    topic = meeting.topic()
+    replier = meeting.producer()
+    meeting.consumer("push", topic, reply_with=replier)
+    # A requester is known to every broker only after a heartbeat to each of them.
+    for broker in meeting.target.addresses:
+        queue = {"topic": topic, "broker": broker, "queue": 0}
+        meeting.call("producer.send", producer=replier, message=message(topic, "hi"), queue=queue)
+    reply = meeting.call(
+        "producer.request",
+        producer=meeting.producer(),
+        message=message(topic, "question"),
+        # The blocking form of Java 5.3.1 to 5.3.3 gives up as soon as the request is stored.
+        callback=meeting.client.name == "java-5.3.3",
+        timeout_ms=40_000,
+    )
+    assert body_of(reply) == b"reply to question"
