@@ -4,11 +4,16 @@ from random import Random
 
 import pytest
 
+from rocketwire.config import ClientConfig
 from rocketwire.core.fault_presets import walk_java4
+from rocketwire.core.instance import Instance, Surroundings
 from rocketwire.core.selection import RoundRobinCounter
+from rocketwire.core.upkeep import heartbeat
 from rocketwire.errors import ConnectionLostError, RequestTimeoutError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.testing.fault_lab import FaultLab, FixedRandom
+from rocketwire.testing.simulation import SimulatedDriver, SimulatedNetwork
+from rocketwire.wire.route import BrokerData, QueueData, TopicRoute
 
 JAVA4 = FaultPolicy.java4()
 JAVA5 = FaultPolicy.java5()
@@ -403,3 +408,26 @@ def test_upstream_bug_handing_over_a_request_is_not_reported_as_its_completion(p
     assert lab.state("broker-a") == "isolated"
     lab.table.cancelled(flight)
     assert lab.state("broker-a") == "isolated"
+
+
+def test_upstream_bug_a_heartbeat_with_nothing_to_send_does_not_stop_the_later_ones():
+    """5.x returns with the heartbeat lock held when there is nothing to send."""
+    network = SimulatedNetwork()
+    driver = SimulatedDriver(network)
+    broker = network.add_broker("10.0.0.1:10911")
+    surroundings = Surroundings(
+        clock=network.clock,
+        wall=network.clock,
+        random=network.random,
+        make_lock=driver.make_lock,
+        address=bytes(4),
+        pid=1,
+    )
+    instance = Instance(ClientConfig(name_servers=("ns:9876",)), "client", surroundings)
+    instance.producer_groups.add("group")
+    assert driver.run(heartbeat(instance)) == 0  # no route is known yet
+    data = BrokerData("cluster", "broker-a", {0: "10.0.0.1:10911"})
+    queues = QueueData("broker-a", 4, 4, 6, 0)
+    instance.routes.update("t", TopicRoute((queues,), (data,)))
+    assert driver.run(heartbeat(instance)) == 1
+    assert broker.arrivals == {34: 1}
