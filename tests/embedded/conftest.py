@@ -10,7 +10,7 @@ from rocketwire.embedded import EmbeddedCluster
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from wire_client import WireClient  # noqa: E402
+from wire_client import WireClient
 
 
 @pytest.fixture

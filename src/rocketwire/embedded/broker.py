@@ -26,6 +26,7 @@ from rocketwire.embedded.options import BrokerOptions, check_name, parse_delays
 from rocketwire.embedded.pulls import HeldPulls
 from rocketwire.embedded.register_body import encode_register_body
 from rocketwire.embedded.registration import Registrar
+from rocketwire.embedded.remote_control import ACTIONS, CONTROL_CODE, RemoteControl
 from rocketwire.embedded.schedule import DelaySchedule
 from rocketwire.embedded.server import Server
 from rocketwire.embedded.store import Draft, MessageStore, StoreError
@@ -102,7 +103,6 @@ class Broker(Server):
         self._registrar: Registrar | None = None
         self._timers: set[asyncio.TimerHandle] = set()
         self._indexing = False
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     # Life
 
@@ -119,6 +119,8 @@ class Broker(Server):
         self.running = True
         self.started_at = time.time()
         self.handlers = all_handlers(self)
+        control = RemoteControl(lambda name: self if name in {None, self.name} else None, ACTIONS)
+        self.handlers[CONTROL_CODE] = control.handle
         await self.listen()
         self._registrar = Registrar(
             self._name_servers,
@@ -193,8 +195,6 @@ class Broker(Server):
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-        for task in self._tasks:
-            task.cancel()
         self.commit.stop()
 
     def lost(self, connection: Connection) -> None:
@@ -218,12 +218,6 @@ class Broker(Server):
 
         handle = self.loop.call_later(seconds, run)
         self._timers.add(handle)
-
-    def spawn(self, coroutine: Any) -> None:
-        """Run something in the background until the broker ends."""
-        task = self.loop.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _upkeep(self) -> None:
         self._later(_UPKEEP, self._upkeep)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketwire.errors import RocketMQError
 from rocketwire.wire.codes import ResponseCode
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from rocketwire.embedded.connection import Connection
     from rocketwire.embedded.faults import Fault
     from rocketwire.embedded.journal import JournalEntry
+
+
+#: A request of our own, see ``remote_control``.
+CONTROL_CODE: Final = 31001
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from rocketwire.embedded.journal import Journal
 from rocketwire.embedded.loop_thread import LoopThread
 from rocketwire.embedded.nameserver import NameServer
 from rocketwire.embedded.options import BrokerOptions, check_name
+from rocketwire.embedded.remote_control import CONTROL_CODE, FROM_OUTSIDE, RemoteControl
 from rocketwire.embedded.store import StoreSizes
 from rocketwire.embedded.topics import TopicConfig, name_problem
 from rocketwire.errors import ClientClosedError, ConfigError
@@ -155,10 +156,14 @@ class EmbeddedCluster:
                 seed=self._seed,
                 **self._server_options,
             )
+            server.handlers[CONTROL_CODE] = RemoteControl(self._find, FROM_OUTSIDE).handle
             self._name_servers.append(server)
             await server.listen()
         for name in self._names:
             await self._start_broker(name)
+
+    def _find(self, name: str | None) -> Broker | None:
+        return self._brokers.get(name) if name is not None else None
 
     async def _start_broker(self, name: str) -> None:
         broker = Broker(

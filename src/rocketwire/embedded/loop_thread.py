@@ -28,7 +28,7 @@ class LoopThread:
         self._ready.wait(_PATIENCE)
 
     def _main(self) -> None:
-        loop = _new_loop()
+        loop = new_loop()
         asyncio.set_event_loop(loop)
         self._loop = loop
         self._ready.set()
@@ -67,7 +67,7 @@ class LoopThread:
             self._thread.join(_PATIENCE)
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
+def new_loop() -> asyncio.AbstractEventLoop:
     """Uvloop's where it is installed: it has twice the throughput."""
     try:
         import uvloop

@@ -13,10 +13,10 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
-from rocketwire.embedded.call import Answer, Call, Handler, Refusal
+from rocketwire.embedded.call import CONTROL_CODE, Answer, Call, Handler, Refusal
 from rocketwire.embedded.connection import Connection
 from rocketwire.embedded.faults import BEFORE, Fault, FaultKind, FaultPlan
 from rocketwire.embedded.journal import Journal, JournalEntry
@@ -73,6 +73,8 @@ class Server:
         self.port = port
         self.faults = FaultPlan(seed)
         self.handlers: dict[int, Handler] = {}
+        #: Requests that meet no faults.
+        self.exempt: frozenset[int] = frozenset({CONTROL_CODE})
         self.frame_limit = MAX_FRAME
         self.connections: set[Connection] = set()
         self._reply_header = reply_header
@@ -83,6 +85,7 @@ class Server:
         self._listener: asyncio.Server | None = None
         self._held: deque[Callable[[], None]] = deque()
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self.loop: asyncio.AbstractEventLoop
 
     @property
@@ -148,6 +151,8 @@ class Server:
         self.stop_listening()
         self.abort_connections()
         self._held.clear()
+        for task in self._tasks:
+            task.cancel()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
@@ -164,6 +169,12 @@ class Server:
             if connection.last_heard < limit:
                 connection.abort()
         self._idle_timer = self.loop.call_later(self._idle_timeout / 4, self._close_idle)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something in the background until the server is shut."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # Connections
 
@@ -192,7 +203,7 @@ class Server:
         )  # fmt: skip
         self.journal.add(entry)
         call = Call(connection, command, entry)
-        if self.faults.active:
+        if self.faults.active and command.code not in self.exempt:
             self._meet_faults(call)
         else:
             self.process(call)

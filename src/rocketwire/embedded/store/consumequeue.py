@@ -64,13 +64,6 @@ class ConsumeQueue:
             with contextlib.suppress(StoreError):
                 self.write_out()
 
-    def start_at(self, offset: int) -> None:
-        """Begin an empty queue at an offset other than 0: older messages are gone."""
-        first = offset * UNIT_SIZE // self.file_size * self.file_size
-        self._written = first
-        self._tail[:] = BLANK_UNIT * (offset - first // UNIT_SIZE)
-        self.minimum = self.maximum = offset
-
     def write_out(self) -> None:
         """Put the tail into files. Not yet on the medium: see ``hand_over``."""
         while self._tail:
@@ -137,24 +130,34 @@ class ConsumeQueue:
                 low = middle + 1
         return low
 
-    def cut(self, log_end: int, *, clean: bool) -> None:
-        """Forget the units that point behind a place in the log, and those never written.
+    def cut(self, sound: Callable[[int, int, int], bool], *, clean: bool) -> None:
+        """Forget everything from the first unsound unit on.
 
-        Before it, units are whole and ascending, because they were synced before the
-        checkpoint said so; behind it, they are zero or point further. That makes a binary
-        search right even after a power failure. After a clean end, the rest of the file is
-        known to be zero already and is left alone, which keeps a start fast.
+        Args:
+            sound: tells of an offset, a place in the log and a size whether the log agrees.
+                It must be so of every unit that was synced, and not of one that never was:
+                then a binary search is right even after a power failure.
+            clean: whether the store was closed properly. Then the rest of the file is known to
+                be zero and is left alone, which keeps a start fast.
         """
         low, high = self.minimum, self.maximum
         while low < high:
             middle = (low + high) // 2
             position, size, _ = UNIT.unpack(self.read(middle, 1))
-            if size == 0 or position >= log_end:
-                high = middle
-            else:
+            if sound(middle, position, size):
                 low = middle + 1
+            else:
+                high = middle
         wipe = not clean or (low < self.maximum and any(self.read(low, 1)))
         self._truncate(low, wipe=wipe)
+
+    def restart_at(self, offset: int) -> None:
+        """Forget everything, and begin at an offset: older messages are gone."""
+        self._truncate(self.minimum, wipe=True)
+        first = offset * UNIT_SIZE // self.file_size * self.file_size
+        self._written = first
+        self._tail[:] = BLANK_UNIT * (offset - first // UNIT_SIZE)
+        self.minimum = self.maximum = offset
 
     def _truncate(self, offset: int, *, wipe: bool) -> None:
         end = offset * UNIT_SIZE

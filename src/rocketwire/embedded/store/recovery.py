@@ -8,6 +8,8 @@ end there is nothing to read.
 from __future__ import annotations
 
 import logging
+import struct
+from collections.abc import Callable
 from typing import Final
 
 from rocketwire.embedded.store.commitlog import CommitLog, LogFile
@@ -24,6 +26,8 @@ from rocketwire.embedded.store.queues import QueueTable
 from rocketwire.wire.codes import SystemFlag
 
 _log: Final = logging.getLogger("rocketwire.embedded")
+_HEAD: Final = struct.Struct(">iIiiiqq")
+_MAX_INT: Final = 0x7FFFFFFF
 
 
 def delivery_code(record: RecordHead, delays_ms: tuple[int, ...]) -> int:
@@ -57,9 +61,9 @@ def recover(
     if position > log.limit:
         # The checkpoint knows of files that somebody has deleted.
         position = log.start
-    for queue in queues:
-        queue.cut(position, clean=clean)
-    end, count = _replay(log, queues, position, delays_ms)
+    for (_, queue_id), queue in queues.items():
+        queue.cut(_soundness(log, queue_id, position), clean=clean)
+    end, count = _Replay(log, queues, delays_ms).run(position)
     log.truncate(end)
     for queue in queues:
         queue.trim(log.start)
@@ -68,37 +72,86 @@ def recover(
     return count
 
 
-def _replay(
-    log: CommitLog, queues: QueueTable, position: int, delays_ms: tuple[int, ...]
-) -> tuple[int, int]:
-    count = 0
-    for file in list(log.files):
-        if file.start + file.size <= position:
-            continue
-        position, found, closed = _replay_file(file, queues, position, delays_ms)
-        count += found
-        if not closed:
-            break
-        position = file.start + file.size
-    return position, count
+def _soundness(log: CommitLog, queue_id: int, sure_to: int) -> Callable[[int, int, int], bool]:
+    """Whether a queue's unit speaks the truth: there is a record, and it names this unit."""
+
+    def sound(offset: int, position: int, size: int) -> bool:
+        if size <= 0 or not 0 <= position < sure_to:
+            return False
+        if position < log.start:
+            return size == _MAX_INT or position + size <= log.start
+        head = log.view(position, 36)
+        if head is None:
+            return False
+        found_size, _, _, found_queue, _, found_offset, found_position = _HEAD.unpack(head)
+        return bool(
+            (found_size, found_queue, found_offset, found_position)
+            == (size, queue_id, offset, position)
+        )
+
+    return sound
 
 
-def _replay_file(
-    file: LogFile, queues: QueueTable, position: int, delays_ms: tuple[int, ...]
-) -> tuple[int, int, bool]:
-    """Where the whole records end, how many there were, and whether a blank one closes them."""
-    view = file.view
-    at, count = position - file.start, 0
-    while at + BLANK_HEAD.size <= file.size:
-        record = check_record(view, at, file.start + at)
-        if record is None:
-            size, magic = BLANK_HEAD.unpack_from(view, at)
-            closed = magic == MAGIC_BLANK and size == file.size - at
-            return file.start + at, count, closed
-        _dispatch(record, file.start + at, queues, delays_ms)
-        at += record.size
-        count += 1
-    return file.start + at, count, at == file.size
+class _Replay:
+    """Reads records from a place in the log on, and puts each into its queue.
+
+    A record is held back until the next one was seen. The checksum covers the body only; if the
+    last record's properties were torn, that shows by what such a tail is made of: zeros, or
+    bytes that are no text.
+    """
+
+    def __init__(self, log: CommitLog, queues: QueueTable, delays_ms: tuple[int, ...]) -> None:
+        self._log = log
+        self._queues = queues
+        self._delays_ms = delays_ms
+        self._held: tuple[RecordHead, int] | None = None
+        self._count = 0
+
+    def run(self, position: int) -> tuple[int, int]:
+        """Where the whole records end, and how many there were."""
+        for file in list(self._log.files):
+            if file.start + file.size <= position:
+                continue
+            position, closed = self._read_file(file, position)
+            if not closed:
+                break
+            position = file.start + file.size
+        if self._held is not None and _looks_torn(self._held[0].properties):
+            position = self._held[1]
+            self._held = None
+        self._release()
+        return position, self._count
+
+    def _read_file(self, file: LogFile, position: int) -> tuple[int, bool]:
+        """Where the records of a file end, and whether a blank one closes it."""
+        view = file.view
+        at = position - file.start
+        while at + BLANK_HEAD.size <= file.size:
+            record = check_record(view, at, file.start + at)
+            if record is None:
+                size, magic = BLANK_HEAD.unpack_from(view, at)
+                return file.start + at, magic == MAGIC_BLANK and size == file.size - at
+            self._release()
+            self._held = record, file.start + at
+            at += record.size
+        return file.start + at, at == file.size
+
+    def _release(self) -> None:
+        if self._held is not None:
+            record, offset = self._held
+            _dispatch(record, offset, self._queues, self._delays_ms)
+            self._count += 1
+            self._held = None
+
+
+def _looks_torn(properties: bytes) -> bool:
+    if properties.endswith(b"\0"):
+        return True
+    try:
+        properties.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def _dispatch(
@@ -112,6 +165,5 @@ def _dispatch(
         return
     if record.queue_offset > queue.maximum:
         # Messages between are gone with the log's older files (or their topic was deleted).
-        queue.cut(0, clean=False)
-        queue.start_at(record.queue_offset)
+        queue.restart_at(record.queue_offset)
     queue.append(UNIT.pack(offset, record.size, delivery_code(record, delays_ms)))

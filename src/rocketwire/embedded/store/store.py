@@ -36,6 +36,8 @@ from rocketwire.embedded.store.queues import QueueTable
 from rocketwire.embedded.store.recovery import recover
 
 _STORE_TIME_AT: Final = 56
+#: Messages indexed before a store is closed; the rest is done after the next start.
+_LAST_STEP: Final = 20_000
 
 
 class MessageStore:
@@ -326,7 +328,7 @@ class MessageStore:
         """Flush and close; the next start reads nothing again."""
         if self.follower.behind:
             with contextlib.suppress(StoreError):
-                self.follower.step(1 << 62)
+                self.follower.step(_LAST_STEP)
         try:
             self.flush()
             self.index.close(sync=True)
