@@ -32,6 +32,15 @@ class Admin(Reader):
 
     _what = "admin client"
 
+    @property
+    def uses_tls(self) -> bool:
+        """Whether its connections are encrypted."""
+        return self._config.tls is not None
+
+    def translate(self, address: str) -> str:
+        """The address to use for an advertised one."""
+        return self._instance.routes.translate(address)
+
     def clusters(self) -> ClusterInfo:
         """All brokers of all clusters."""
         return self._run(admin.cluster_info(self._instance, self._deadline()))

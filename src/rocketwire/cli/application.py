@@ -20,6 +20,7 @@ from rocketwire.cli import failures
 #: Name of the command: its module. The order is that of ``--help``.
 COMMANDS: Final = {
     "demo": "rocketwire.cli.demo.command",
+    "doctor": "rocketwire.cli.doctor.command",
     "send": "rocketwire.cli.send",
     "read": "rocketwire.cli.read",
     "topic": "rocketwire.cli.topic",

@@ -1,0 +1,1 @@
+"""``rocketwire doctor``, check by check."""
