@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import copy
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from rocketwire import InvalidMessageError, Message, MessageQueue
+from rocketwire import InvalidMessageError, Message, MessageQueue, SendResult, SendStatus
 
 
 def test_text_becomes_utf_8() -> None:
@@ -85,3 +88,74 @@ def test_the_repr_shows_no_body() -> None:
 def test_queues_sort_as_java_sorts_them() -> None:
     queues = [MessageQueue("T", "b", 0), MessageQueue("T", "a", 10), MessageQueue("T", "a", 2)]
     assert sorted(queues) == [queues[2], queues[1], queues[0]]
+
+
+class _Order(Message):
+    number: int = 0
+
+
+def test_a_derived_message_may_have_more_than_the_slots_of_a_message() -> None:
+    order = _Order("T", b"x", keys="k")
+    assert type(order) is _Order
+    assert (order.topic, order.body, order.keys) == ("T", b"x", "k")
+    with pytest.raises(AttributeError, match="immutable"):
+        order.number = 1
+
+
+def _fields(**changes: object) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "status": SendStatus.OK,
+        "message_id": "A",
+        "offset_message_id": "B",
+        "queue": MessageQueue("T", "broker-a", 1),
+        "offset": 7,
+    }
+    return fields | changes
+
+
+def test_a_result_is_read_when_a_field_is_first_asked_for_and_only_then() -> None:
+    calls: list[int] = []
+
+    def read() -> dict[str, object]:
+        calls.append(1)
+        return _fields(offset=9)
+
+    result = SendResult.read_by(read)
+    assert not calls
+    assert (result.offset, result.status, result.region) == (9, SendStatus.OK, "DefaultRegion")
+    assert result.attempts == ()
+    assert calls == [1]
+
+
+def test_a_result_that_is_read_late_equals_one_that_was_made_at_once() -> None:
+    late, made = SendResult.read_by(_fields), SendResult(**_fields())  # type: ignore[arg-type]
+    assert late == made
+    assert hash(late) == hash(made)
+    assert repr(late) == repr(made)
+    assert repr(made).startswith("SendResult(status=<SendStatus.OK: 'SEND_OK'>, message_id='A'")
+    assert pickle.loads(pickle.dumps(SendResult.read_by(_fields))) == made
+    assert copy.copy(SendResult.read_by(_fields)) == made
+    assert made != made.replace(offset=8)
+    assert made != "made"
+
+
+def test_a_result_never_changes() -> None:
+    result = SendResult.read_by(_fields)
+    with pytest.raises(AttributeError, match="immutable"):
+        result.offset = 1
+    with pytest.raises(AttributeError):
+        _ = result.colour  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        _ = SendResult.__new__(SendResult).offset
+
+
+def test_threads_that_read_a_result_at_once_see_the_same() -> None:
+    inside = threading.Barrier(2)
+
+    def read() -> dict[str, object]:
+        inside.wait(10)
+        return _fields()
+
+    result = SendResult.read_by(read)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda _: result.offset, range(2))) == [7, 7]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rocketwire.core.encode import Outgoing
 from rocketwire.core.fault_entries import NEVER
 from rocketwire.core.faults import Flight
@@ -122,7 +120,7 @@ class AttemptLog:
         attempts = tuple(self.attempts)
         duplicate = any(a.outcome is Outcome.MAYBE_STORED for a in attempts)
         counters.maybe_duplicates += duplicate
-        return replace(result, attempts=attempts, maybe_duplicate=duplicate)
+        return result.replace(attempts=attempts, maybe_duplicate=duplicate)
 
     def give_up(self, began: float, deadline: float, cause: Exception | None) -> SendFailedError:
         """The error as the user gets it."""
@@ -140,21 +138,22 @@ class AttemptLog:
         error: str | None,
     ) -> None:
         outgoing, instance = self._outgoing, self._instance
+        messages = outgoing.messages
         event = AttemptEvent(
             instance.wall(),
             instance.client_id,
-            outgoing.message.topic,
+            messages[0].topic,
             target.broker,
             target.queue.id,
             offset,
             outgoing.message_ids[0],
-            outgoing.message.sharding_key,
+            messages[0].sharding_key,
             len(outgoing.body),
             latency,
             outcome,
             error,
             number,
-            len(outgoing.messages),
+            len(messages),
             instance.faults.state_of(target.broker),
         )
         call_hooks(self._hooks.after_attempt, event)
