@@ -42,8 +42,7 @@ class AttemptEvent(NamedTuple):
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class SendEvent:
+class SendEvent(NamedTuple):
     """A whole send has ended, with a result or with an error; a oneway message has neither.
 
     ``at`` is when it began (seconds since 1970), ``size`` the bytes of the body as it travelled,
