@@ -29,7 +29,7 @@ demo: $(STAMP)
 	@$(BIN)/rocketwire demo $(DEMO_ARGS)
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check src tests bench tools

@@ -198,7 +198,11 @@ class Connection:
 
 
 class Connector:
-    """Makes connections as the settings say."""
+    """Makes connections as the settings say.
+
+    Raises:
+        ConfigError: a file named in the TLS settings can't be used.
+    """
 
     def __init__(
         self,
@@ -213,6 +217,10 @@ class Connector:
         self._tls = tls
         self._max_frame = max_frame
         self._context: ssl.SSLContext | None = None
+        if tls is not None:
+            from rocketwire.tls import make_context
+
+            self._context = make_context(tls)
 
     def connect(self, address: str, deadline: float) -> Connection:
         """A new connection.
@@ -235,19 +243,13 @@ class Connector:
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if self._tls is not None:
-                sock = self._encrypt(sock, host, self._tls)
+            if self._tls is not None and self._context is not None:
+                name = self._tls.server_name or host
+                sock = self._context.wrap_socket(sock, server_hostname=name)
         except OSError as error:
             sock.close()
             raise ConnectFailedError(f"{address} {explain(error)}") from error
         return Connection(address, sock, self._clock, self._max_frame)
-
-    def _encrypt(self, sock: socket.socket, host: str, tls: Tls) -> socket.socket:
-        from rocketwire.tls import make_context
-
-        if self._context is None:
-            self._context = make_context(tls)
-        return self._context.wrap_socket(sock, server_hostname=tls.server_name or host)
 
 
 def explain(error: OSError) -> str:

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
+from rocketwire.errors import ProtocolError
 from rocketwire.wire.command import RESPONSE, Command, decode_command, encode_command
 from rocketwire.wire.framing import FrameBuffer
 
@@ -40,7 +41,7 @@ class Peer:
             self._threads.append(thread)
 
     def _serve(self, connection: PeerConnection) -> None:
-        with contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(OSError, EOFError, ProtocolError):
             self._handle(connection)
         connection.close()
 

@@ -1,0 +1,434 @@
+"""The blocking consumer: a member of a group whose handlers are threads.
+
+The membership itself (pulls, heartbeats, rebalancing, offsets) is the asyncio consumer's, on a
+thread with a loop: it must go on while handlers block. Handler threads take messages straight from
+the workload and settle them there; only what failed goes through the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import queue
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rocketwire.aio.consumer import (
+    AsyncConsumer,
+    Handler,
+    is_coroutine_function,
+    make_workload,
+    wanted_retry,
+)
+from rocketwire.consumer_config import ConsumerConfig
+from rocketwire.core.consumer_stats import ConsumerStats
+from rocketwire.core.pull import TagFilter, tag_filter
+from rocketwire.core.send_back import Retry
+from rocketwire.core.validate import check_topic
+from rocketwire.core.workload import Work, Workload
+from rocketwire.errors import ClientClosedError, ConfigError
+from rocketwire.message import MessageQueue
+from rocketwire.registry import make_config
+from rocketwire.sync.loop_thread import LoopThread
+
+_log = logging.getLogger("rocketwire.consumer")
+
+T = TypeVar("T")
+_live: weakref.WeakSet[Consumer] = weakref.WeakSet()
+#: What a forked child inherited and must not touch: the parent still uses it.
+_left_behind: list[object] = []
+
+
+class _Member(AsyncConsumer):
+    """An asyncio consumer whose messages are taken by threads."""
+
+    def __init__(self, config: ConsumerConfig, subscriptions: Mapping[str, TagFilter]) -> None:
+        self._prepare(config)
+        self._subscriptions = dict(subscriptions)
+        self._ready = threading.Condition(threading.Lock())
+
+    def _make_workload(self) -> Workload:
+        ready = self._ready = threading.Condition(threading.Lock())
+        workload = make_workload(self._config, ready, self._instance.clock)
+        workload.on_ready = ready.notify
+        return workload
+
+    def _wake_all(self) -> None:
+        super()._wake_all()
+        with self._ready:
+            self._ready.notify_all()
+
+    def next_work(self) -> Work | None:
+        """Wait for the next piece of work; None when it is time to stop. For any thread."""
+        workload, ready = self._workload, self._ready
+        with ready:
+            while not self._is_ending and self._session is not None:
+                work = workload.next_work()
+                if work is not None:
+                    return work
+                ready.wait()
+        return None
+
+    def succeeded(self, work: Work) -> None:
+        """A handler is done."""
+        self._workload.finish(work)
+
+    def release(self, work: Work) -> None:
+        """A handler did not do it."""
+        self._workload.release(work)
+
+    def failed(self, work: Work, retry: Retry, error: Exception | None) -> None:
+        """A handler failed; what follows happens on the loop."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the message stays unhandled
+            self._loop.call_soon_threadsafe(self._failed, work, retry, error)
+
+    def resubscribe(self, subscriptions: Mapping[str, TagFilter]) -> None:
+        """Want something else from now on. On the loop's thread."""
+        self._subscriptions = dict(subscriptions)
+        self._resubscribe()
+
+    def ended(self) -> None:
+        """``run`` or an iteration is over; a later one may begin."""
+        self._stop_wanted = False
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group knows us."""
+        return self._session is not None
+
+    def let_go(self) -> None:
+        """In a forked child: close the inherited sockets, which the parent goes on using.
+
+        Only the child's descriptors are closed. Closing the transports would do more: their
+        selector is shared with the parent.
+        """
+        drivers = [self._driver, self._upkeep_driver]
+        if self._session is not None:
+            drivers += self._session.drivers
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for driver in drivers:
+            for number in driver.descriptors():
+                with contextlib.suppress(OSError):
+                    os.dup2(nothing, number)
+        os.close(nothing)
+        self._state = "closed"
+
+
+class Consumer:
+    """Reads as a member of a group. A context manager.
+
+    Subscribe, then ``run(handler)``, or iterate with ``for``. Without ``with``, ``run`` starts it
+    and shuts it down by itself.
+
+    >>> consumer = Consumer("127.0.0.1:9876", group="billing").subscribe("orders", "paid || sent")
+
+    Args:
+        name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
+        group: the consumer group.
+        config: further settings as a mapping; ``options`` are stronger.
+        **options: the settings, see the reference of ``ConsumerConfig``.
+    """
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        group: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self._state = "new"
+        self._config = make_config(ConsumerConfig, name_servers, group, config, options)
+        self._subscriptions: dict[str, TagFilter] = {}
+        self._lock = threading.Lock()
+        self._thread: LoopThread | None = None
+        self._member: _Member | None = None
+        # Safe to fill from a signal handler, whatever the interrupted thread was doing.
+        self._stops: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._stop_wanted = False
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Make it ready; a second call does nothing. It joins its group when it is run.
+
+        Raises:
+            ClientClosedError: it was shut down.
+            ConfigError: it does not go with the clients whose instance it shares.
+        """
+        with self._lock:
+            if self._state == "closed":
+                raise ClientClosedError("this consumer was shut down: make a new one")
+            if self._state == "new":
+                thread = LoopThread("rocketwire-consumer")
+                thread.start()
+                member = _Member(self._config, self._subscriptions)
+                try:
+                    thread.run(member.start())
+                except BaseException:
+                    thread.stop()
+                    raise
+                self._thread, self._member, self._state = thread, member, "running"
+                _live.add(self)
+        return self
+
+    def shutdown(self) -> None:
+        """Finish what is in hand, commit, leave the group, close; a second call does nothing."""
+        with self._lock:
+            was_running, self._state = self._state == "running", "closed"
+        if was_running and self._thread is not None and self._member is not None:
+            _live.discard(self)
+            self._stops.put(None)
+            try:
+                self._thread.run(self._member.shutdown())
+            finally:
+                self._thread.stop()
+
+    def stop(self) -> None:
+        """End ``run`` or an iteration soon; may be called from any thread or signal handler."""
+        self._stop_wanted = True
+        self._stops.put(None)
+        if self._member is not None:
+            self._member.stop()
+
+    def join(self) -> Self:
+        """Become a member of the group now; ``run`` and iteration do it by themselves.
+
+        Raises:
+            ConfigError: nothing is subscribed to.
+            RouteError: no topic is known, or no name server answered.
+        """
+        self.start()
+        self._call(lambda member: member.join())
+        return self
+
+    def leave(self) -> None:
+        """Finish what is in hand, commit, and leave the group; a second call does nothing."""
+        self._call(lambda member: member.leave())
+
+    def _call(self, make: Callable[[_Member], Any]) -> Any:
+        """Run a coroutine of the member on its loop."""
+        thread, member = self._thread, self._member
+        if self._state != "running" or thread is None or member is None:
+            what = "was not started: run it" if self._state == "new" else "was shut down"
+            raise ClientClosedError(f"this consumer {what}")
+        return thread.run(make(member))
+
+    # -- what is wanted ----------------------------------------------------------------------
+
+    def subscribe(self, topic: str, tags: str = "*") -> Self:
+        """Want a topic, or some tags of it; several topics may be subscribed to.
+
+        Args:
+            topic: its name.
+            tags: ``*``, ``TagA`` or ``TagA || TagB``; replaces what was wanted of it before.
+
+        Raises:
+            InvalidMessageError: the topic or the tags make no sense.
+        """
+        check_topic(topic)
+        self._subscriptions[topic] = tag_filter(tags)
+        self._resubscribe()
+        return self
+
+    def unsubscribe(self, topic: str) -> None:
+        """Want a topic no more; its queues are given back."""
+        self._subscriptions.pop(topic, None)
+        self._resubscribe()
+
+    def _resubscribe(self) -> None:
+        thread, member = self._thread, self._member
+        if self._state == "running" and thread is not None and member is not None:
+            thread.loop.call_soon_threadsafe(member.resubscribe, dict(self._subscriptions))
+
+    # -- handling ----------------------------------------------------------------------------
+
+    def run(self, handler: Handler) -> None:
+        """Handle messages on ``workers`` threads until ``stop()`` is called.
+
+        Args:
+            handler: a function, or a coroutine function. It gets a ``StoredMessage``, or a list of
+                them where ``batch`` is above 1. If it raises, or returns ``Retry(...)``, the
+                message comes again. ``SystemExit`` in a handler ends ``run`` and is raised there.
+
+        Raises:
+            ConfigError: nothing is subscribed to.
+            RouteError: no topic is known, or no name server answered.
+        """
+        if not callable(handler):
+            raise ConfigError(
+                f"the handler is {handler!r}: give a function, or a coroutine function"
+            )
+        is_own = self._state == "new"
+        ending: BaseException | None = None
+        try:
+            if not self._stop_wanted:
+                ending = self._run_threads(handler)
+        finally:
+            self._reset()
+            if is_own:
+                self.shutdown()
+        if ending is not None:
+            raise ending
+
+    def _run_threads(self, handler: Handler) -> BaseException | None:
+        self.join()
+        member = self._member
+        if member is None:
+            return None
+        threads = [
+            threading.Thread(
+                target=self._work,
+                args=(member, handler),
+                name=f"rocketwire-handler-{number}",
+                daemon=True,
+            )
+            for number in range(self._config.workers)
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            return self._stops.get()
+        finally:
+            if self._state == "running":
+                self.leave()
+            for thread in threads:
+                # One that hangs is left behind: it is a daemon, and its message is unhandled.
+                thread.join(0.1)
+
+    def _reset(self) -> None:
+        """What a later ``run`` needs."""
+        self._stop_wanted = False
+        self._stops = queue.SimpleQueue()
+        if self._member is not None:
+            self._member.ended()
+
+    def _work(self, member: _Member, handler: Handler) -> None:
+        try:
+            if is_coroutine_function(handler):
+                with asyncio.Runner() as runner:
+                    self._handle_all(member, lambda given: runner.run(handler(given)))
+            else:
+                self._handle_all(member, handler)
+        except BaseException as error:  # noqa: BLE001 - it is raised by run()
+            self._stops.put(error)
+
+    def _handle_all(self, member: _Member, call: Handler) -> None:
+        is_batch = self._config.batch > 1
+        while (work := member.next_work()) is not None:
+            try:
+                result = call(work.messages if is_batch else work.messages[0])
+            except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
+                _log.warning("a handler failed at %s", work.messages[0].message_id, exc_info=error)
+                member.failed(work, Retry(), error)
+                continue
+            except BaseException:
+                member.release(work)
+                raise
+            retry = wanted_retry(result)
+            if retry is None:
+                member.succeeded(work)
+            else:
+                member.failed(work, retry, None)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Messages one by one (lists, where ``batch`` is above 1).
+
+        Going on acknowledges the last; ``break`` leaves it unacknowledged.
+        """
+        while not self._stop_wanted:
+            member = self._member
+            if member is None or not member.is_member:
+                self.join()
+                continue
+            work = member.next_work()
+            if work is None:
+                break
+            try:
+                yield work.messages if self._config.batch > 1 else work.messages[0]
+            except BaseException:  # the loop was left: nobody said that it is handled
+                member.release(work)
+                raise
+            member.succeeded(work)
+        if self._state == "running":
+            self.leave()
+        self._reset()
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def lag(self) -> dict[MessageQueue, int]:
+        """How many messages of each of our queues are not handled yet; brokers are asked."""
+        found: dict[MessageQueue, int] = self._call(lambda member: member.lag())
+        return found
+
+    def assignment(self) -> tuple[MessageQueue, ...]:
+        """The queues that are ours now."""
+        return () if self._member is None else self._member.assignment()
+
+    def stats(self) -> ConsumerStats:
+        """Counters since the consumer joined, and each queue as it stands.
+
+        Raises:
+            ClientClosedError: it is no member now.
+        """
+        if self._member is None:
+            raise ClientClosedError("this consumer is no member of its group: run it, or join()")
+        return self._member.stats()
+
+    @property
+    def client_id(self) -> str:
+        """The id by which brokers know this member; empty before the start."""
+        return "" if self._member is None else self._member.client_id
+
+    # -- the rest ----------------------------------------------------------------------------
+
+    def after_fork(self) -> None:
+        """In a forked child: forget the parent's membership. Run it to join as a new member."""
+        if self._member is not None:
+            self._member.let_go()
+        _left_behind.append((self._thread, self._member, self._stops))
+        self._lock = threading.Lock()
+        self._stops = queue.SimpleQueue()
+        self._thread = self._member = None
+        self._state, self._stop_wanted = "new", False
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", "") == "running" and self._member is not None:
+            warnings.warn(
+                f"unclosed consumer {self._member.client_id}: use it in a with statement, or call "
+                "shutdown()",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+    def __repr__(self) -> str:
+        servers = ";".join(self._config.name_servers)
+        return f"Consumer({servers!r}, group={self._config.group!r}, {self._state})"
+
+
+def _renew_all() -> None:
+    for consumer in list(_live):
+        consumer.after_fork()
+    _live.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

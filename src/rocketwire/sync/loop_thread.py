@@ -1,0 +1,45 @@
+"""A thread with an event loop, for a blocking client whose work goes on while nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from rocketwire.sync.background import _loop_factory
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines on a thread of its own, for those who wait on theirs."""
+
+    def __init__(self, name: str) -> None:
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; returns when its loop runs."""
+        self._thread.start()
+        self._ready.wait()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there and wait for its end."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def stop(self) -> None:
+        """End the loop and the thread."""
+        self.loop.call_soon_threadsafe(self._end.set)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _main(self) -> None:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        self._ready.set()
+        await self._end.wait()
