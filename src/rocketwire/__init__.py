@@ -39,19 +39,26 @@ from rocketwire.telemetry_config import TelemetryConfig
 from rocketwire.version import __version__
 
 if TYPE_CHECKING:
+    from rocketwire.aio.consumer import AsyncConsumer
     from rocketwire.aio.producer import AsyncProducer
     from rocketwire.aio.reader import AsyncReader
+    from rocketwire.core.send_back import Retry
+    from rocketwire.sync.consumer import Consumer
     from rocketwire.sync.producer import Producer
     from rocketwire.sync.reader import Reader
 
 _LAZY = {
+    "AsyncConsumer": "rocketwire.aio.consumer",
     "AsyncProducer": "rocketwire.aio.producer",
     "AsyncReader": "rocketwire.aio.reader",
+    "Consumer": "rocketwire.sync.consumer",
     "Producer": "rocketwire.sync.producer",
     "Reader": "rocketwire.sync.reader",
+    "Retry": "rocketwire.core.send_back",
 }
 
 __all__ = [
+    "AsyncConsumer",
     "AsyncProducer",
     "AsyncReader",
     "Attempt",
@@ -61,6 +68,7 @@ __all__ = [
     "ConfigError",
     "ConnectFailedError",
     "ConnectionLostError",
+    "Consumer",
     "Credentials",
     "FaultPolicy",
     "InvalidMessageError",
@@ -76,6 +84,7 @@ __all__ = [
     "Reader",
     "RemoteProtocolError",
     "RequestTimeoutError",
+    "Retry",
     "RocketMQError",
     "RouteError",
     "SendFailedError",

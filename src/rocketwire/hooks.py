@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.message import Message, MessageQueue, SendResult, StoredMessage
 
 _log = logging.getLogger("rocketwire.hooks")
 
@@ -80,6 +80,41 @@ class RouteEvent:
     after: tuple[MessageQueue, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class QueuesEvent:
+    """Queues became ours, or are ours no more."""
+
+    at: float
+    group: str
+    queues: tuple[MessageQueue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryEvent:
+    """A handler failed, and the message comes again; or never, if it went to the dead letters.
+
+    ``after`` is the pause in seconds as far as it is known here (None: the broker chooses);
+    ``error`` is what the handler raised, or None where it asked for the retry itself.
+    """
+
+    at: float
+    group: str
+    message: StoredMessage
+    attempt: int
+    after: float | None
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEvent:
+    """Something about one queue, in words."""
+
+    at: float
+    group: str
+    queue: MessageQueue
+    why: str
+
+
 @runtime_checkable
 class BeforeSend(Protocol):
     """Called before a message is sent; raising does not stop it."""
@@ -123,6 +158,42 @@ class RouteWatcher(Protocol):
         """The queues of a topic changed."""
 
 
+@runtime_checkable
+class AssignmentWatcher(Protocol):
+    """Called when the queues of a group's member change."""
+
+    def assigned(self, event: QueuesEvent) -> None:
+        """Queues are ours from now on."""
+
+    def revoked(self, event: QueuesEvent) -> None:
+        """Queues are handled by others from now on."""
+
+
+@runtime_checkable
+class RetryWatcher(Protocol):
+    """Called when a handler failed."""
+
+    def retried(self, event: RetryEvent) -> None:
+        """The message comes again."""
+
+    def dead_lettered(self, event: RetryEvent) -> None:
+        """The message was given up."""
+
+
+@runtime_checkable
+class QueueWatcher(Protocol):
+    """Called when something holds a queue up."""
+
+    def paused(self, event: QueueEvent) -> None:
+        """Nothing more is pulled until handlers have caught up."""
+
+    def offset_moved(self, event: QueueEvent) -> None:
+        """The broker does not have the offset that was asked for, and went on elsewhere."""
+
+    def handler_overdue(self, event: QueueEvent) -> None:
+        """A handler has been at a message for longer than ``handler_timeout``."""
+
+
 class HookSet:
     """All hooks of a client, sorted by what they listen to.
 
@@ -132,9 +203,16 @@ class HookSet:
     __slots__ = (
         "after_attempt",
         "after_send",
+        "assigned",
         "before_send",
         "broker_isolated",
         "broker_returned",
+        "dead_lettered",
+        "handler_overdue",
+        "offset_moved",
+        "paused",
+        "retried",
+        "revoked",
         "route_changed",
     )
 
@@ -149,6 +227,13 @@ class HookSet:
     broker_isolated: tuple[Callable[[BrokerEvent], Any], ...]
     broker_returned: tuple[Callable[[BrokerEvent], Any], ...]
     route_changed: tuple[Callable[[RouteEvent], Any], ...]
+    assigned: tuple[Callable[[QueuesEvent], Any], ...]
+    revoked: tuple[Callable[[QueuesEvent], Any], ...]
+    retried: tuple[Callable[[RetryEvent], Any], ...]
+    dead_lettered: tuple[Callable[[RetryEvent], Any], ...]
+    paused: tuple[Callable[[QueueEvent], Any], ...]
+    offset_moved: tuple[Callable[[QueueEvent], Any], ...]
+    handler_overdue: tuple[Callable[[QueueEvent], Any], ...]
 
 
 def call_hooks(hooks: tuple[Callable[[Any], Any], ...], event: object) -> None:

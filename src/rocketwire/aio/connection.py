@@ -201,6 +201,12 @@ class Connection(asyncio.Protocol):
         """Whether there is a socket, be it about to close."""
         return self._transport is not None
 
+    @property
+    def descriptor(self) -> int:
+        """The number of the socket; -1 without one."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        return -1 if sock is None else int(sock.fileno())
+
     # -- writing ----------------------------------------------------------------------------
 
     def _write(self, head: bytes, body: bytes | memoryview) -> None:

@@ -381,6 +381,10 @@ class Driver:
         for connection in [c for a, c in self.connections.items() if a not in addresses]:
             connection.retire()
 
+    def descriptors(self) -> list[int]:
+        """The numbers of all open sockets, for a forked child that has to let go of them."""
+        return [number for c in self._alive if (number := c.descriptor) >= 0]
+
     async def close(self, limit: float = 1.0) -> None:
         """Close all connections; whoever still waits is told. What was written gets ``limit``."""
         self._is_closed = True

@@ -1,0 +1,129 @@
+"""A membership under way on an event loop: its connections and its endless operations.
+
+What they do is decided in ``core``. Control traffic (heartbeats, locks, offsets) has connections of
+its own: it must not wait behind pulls, and brokers tell a member of changes on the connection of
+its heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from rocketwire.aio.driver import Driver, Run
+from rocketwire.core.effects import Op
+from rocketwire.core.group import Group
+from rocketwire.core.group_offsets import keep_commits
+from rocketwire.core.group_requests import answer
+from rocketwire.core.group_upkeep import join, keep_heartbeats, leave
+from rocketwire.core.queue_locks import keep_locks
+from rocketwire.core.rebalance import keep_rebalancing
+from rocketwire.core.send_back import Retry, keep_watch, return_work
+from rocketwire.core.workload import Work
+
+_log = logging.getLogger("rocketwire.consumer")
+
+#: How long a failed part rests before it is started again.
+_PAUSE: Final = 1.0
+
+
+class GroupSession:
+    """Runs one member of a group. Made and used on the loop's thread."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        config, clock = group.config, group.instance.clock
+        self._control = Driver(config, clock=clock, responder=lambda c: answer(group, c))
+        self._pulls = Driver(config, clock=clock)
+        self._runs: set[Run[Any]] = set()
+        self._is_over = False
+        group.start = lambda operation: self._run(self._control, operation)
+        group.start_pulling = lambda operation: self._run(self._pulls, operation)
+
+    async def join(self) -> None:
+        """Become a member; returns when the first queues are ours.
+
+        Raises:
+            RouteError: the topics are unknown, or no name server answered.
+        """
+        group = self.group
+        await self._control.run(join(group))
+        self._keep(lambda: keep_heartbeats(group))
+        self._keep(lambda: keep_rebalancing(group))
+        self._keep(lambda: keep_commits(group))
+        self._keep(lambda: keep_watch(group))
+        if group.needs_locks:
+            self._keep(lambda: keep_locks(group))
+
+    async def leave(self, limit: float) -> bool:
+        """Finish what handlers have in hand, commit, say goodbye; False if time ran out."""
+        deadline = self.group.instance.clock() + limit
+        try:
+            return await self._control.run(leave(self.group, deadline))
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End everything as it is."""
+        self._stop()
+        await asyncio.gather(self._control.close(), self._pulls.close())
+
+    def abort(self) -> None:
+        """End everything without a word; for consumers that were lost."""
+        self._stop()
+        self._control.abort()
+        self._pulls.abort()
+
+    def _stop(self) -> None:
+        self._is_over = True
+        for run in list(self._runs):
+            run.give_up()
+        self._runs.clear()
+
+    def failed(self, work: Work, retry: Retry, error: Exception | None) -> None:
+        """A handler failed, or wants its messages again."""
+        if not work.is_abandoned and not self._is_over:
+            self._run(self._control, return_work(self.group, work, retry, error))
+
+    def retain(self, addresses: frozenset[str] | set[str]) -> None:
+        """Close connections to all other addresses."""
+        self._control.retain(addresses)
+        self._pulls.retain(addresses)
+
+    @property
+    def drivers(self) -> tuple[Driver, Driver]:
+        """The connections of control traffic and those of pulls."""
+        return self._control, self._pulls
+
+    def _keep(self, make: Callable[[], Op[None]]) -> None:
+        """Run an endless operation, and a new one if it ends all the same."""
+
+        def again(error: Exception | None) -> None:
+            if not self._is_over and not self.group.is_leaving:
+                _log.error("a part of a consumer failed and is started again", exc_info=error)
+                self._control.loop.call_later(_PAUSE, lambda: self._keep(make))
+
+        if not self._is_over:
+            self._run(self._control, make(), again)
+
+    def _run(
+        self,
+        driver: Driver,
+        operation: Op[None],
+        done: Callable[[Exception | None], None] | None = None,
+    ) -> None:
+        run: Run[None] | None = None
+
+        def ended(_: object, error: Exception | None) -> None:
+            if run is not None:
+                self._runs.discard(run)
+            if done is not None:
+                done(error)
+            elif error is not None and not self._is_over:
+                _log.error("a part of a consumer failed", exc_info=error)
+
+        run = driver.start(operation, ended)
+        if not run.is_over:
+            self._runs.add(run)
