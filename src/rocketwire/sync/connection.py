@@ -23,6 +23,7 @@ from rocketwire.errors import (
 )
 from rocketwire.wire.command import ONEWAY, RESPONSE, Reply, Request
 from rocketwire.wire.framing import FrameBuffer
+from rocketwire.wire.reply_layout import Layout
 
 if TYPE_CHECKING:
     import ssl
@@ -43,6 +44,7 @@ class Connection:
         "_buffer",
         "_clock",
         "_frames",
+        "_layout",
         "_limit",
         "_opaque",
         "_poll",
@@ -61,6 +63,7 @@ class Connection:
         self._clock = clock
         self._buffer = FrameBuffer(max_frame)
         self._frames: list[bytes] = []
+        self._layout: Layout | None = None
         self._opaque = 0
         self._limit = 0.0
         self._uses_kernel = _KERNEL_LIMITS and type(sock) is socket.socket
@@ -155,7 +158,8 @@ class Connection:
         """The next answer on this connection, whoever it is for."""
         while True:
             while self._frames:
-                reply = Reply(self._frames.pop(0))
+                reply = Reply(self._frames.pop(0), self._layout)
+                self._layout = reply.layout
                 if reply.flag & RESPONSE:
                     reply.arrived = self.used_at = self._clock()
                     return reply

@@ -6,21 +6,25 @@ Three forms, by what they are for:
 * ``Request`` is what a driver needs in order to write one: a head, made for the connection's own
   opaque number, and a body that is not copied.
 * ``Reply`` keeps the header's bytes and decodes them when somebody asks. The fields that a
-  connection needs for every reply (code, opaque) are read without decoding the rest.
+  connection needs for every reply (code, opaque) are read without decoding the rest: at fixed
+  places of a binary header, by the layout of the reply before in a JSON one.
 """
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketwire.errors import LocalProtocolError, RemoteProtocolError
 from rocketwire.wire.binary_header import decode_binary_header, encode_binary_header
 from rocketwire.wire.codes import CLIENT_VERSION, Language
 from rocketwire.wire.framing import MAX_FRAME, MAX_HEADER
 from rocketwire.wire.json_header import decode_json_header, encode_json_header
+from rocketwire.wire.reply_layout import Layout, learn
+
+if TYPE_CHECKING:
+    import re
 
 JSON: Final = 0
 BINARY: Final = 1
@@ -30,10 +34,7 @@ ONEWAY: Final = 2
 _lengths = struct.Struct(">II")
 _mark = struct.Struct(">I")
 _binary_start = struct.Struct(">hBhii")
-# Java writes keys in alphabetical order, and quotes ext values, so that no ext field can look like
-# one of these. Neither pattern can backtrack over more than a few bytes, whatever a peer sends.
-_json_code = re.compile(rb'\{"code":(-?\d{1,10}),')
-_json_opaque = re.compile(rb'"flag":(\d{1,3}),"language":"[A-Z_]{1,12}","opaque":(-?\d{1,10}),')
+_BINARY_MARK: Final = BINARY << 24
 
 
 class Request(Protocol):
@@ -126,43 +127,80 @@ def decode_command(frame: bytes) -> Command:
 
 
 class Reply:
-    """An answer. ``arrived`` is the moment at which the driver read it, on its clock."""
+    """An answer. ``arrived`` is the moment at which the driver read it, on its clock.
 
-    __slots__ = ("_end", "_ext", "_frame", "_kind", "_remark", "arrived", "code", "flag", "opaque")
+    ``layout`` is how its header is written, if that is known: give it to the next reply of the
+    same connection.
+    """
 
-    def __init__(self, frame: bytes) -> None:
+    __slots__ = (
+        "_end",
+        "_ext",
+        "_frame",
+        "_match",
+        "_remark",
+        "arrived",
+        "code",
+        "flag",
+        "layout",
+        "opaque",
+    )
+
+    _ext: dict[str, str] | None
+    _match: re.Match[bytes] | None
+    _remark: str | None
+
+    def __init__(self, frame: bytes, layout: Layout | None = None) -> None:
         """Read the start of a frame (without its length field).
+
+        Args:
+            frame: all of it.
+            layout: that of the reply before, which this one probably has, too.
 
         Raises:
             RemoteProtocolError: the frame is malformed.
         """
         self._frame = frame
-        self._ext: dict[str, str] | None = None
-        self._remark: str | None = None
+        self.layout = layout
         self.arrived = 0.0
-        (mark,) = _mark.unpack_from(frame, 0)
-        self._kind = kind = mark >> 24
+        (mark,) = _mark.unpack_from(frame)
+        if layout is not None and mark < _BINARY_MARK:
+            self._end = end = 4 + mark
+            match = layout.match(frame, 4, end)
+            if match is not None and end <= len(frame):
+                self._match = match
+                self._ext = None
+                self.code = layout.code
+                self.flag = layout.flag
+                self.opaque = int(match[layout.opaque])
+                return
+        self._match = None
+        self._start(mark)
+
+    def _start(self, mark: int) -> None:
+        """Read a header of a layout that is not known yet."""
+        frame = self._frame
+        self._ext = self._remark = None
         self._end = end = 4 + (mark & 0xFFFFFF)
         if end > len(frame):
             raise RemoteProtocolError(f"header length {end - 4} is beyond its frame")
-        if kind == BINARY and end >= 25:
+        if mark >> 24 == BINARY and end >= 25:
             self.code, _, _, self.opaque, self.flag = _binary_start.unpack_from(frame, 4)
-            return
-        if kind == JSON:
-            code = _json_code.match(frame, 4, end)
-            found = _json_opaque.search(frame, 4, end) if code is not None else None
-            if code is not None and found is not None:
-                self.code = int(code[1])
-                self.flag, self.opaque = int(found[1]), int(found[2])
-                return
-        self._decode()
+        else:
+            self._decode()
 
     def _decode(self) -> None:
+        if self._match is not None and self.layout is not None:
+            self._remark, self._ext = None, self.layout.ext(self._match)
+            return
         kind, end = _split(self._frame)
+        header = self._frame[4:end]
         decode = decode_binary_header if kind == BINARY else decode_json_header
-        code, _, _, opaque, flag, remark, ext = decode(self._frame[4:end])
+        code, language, version, opaque, flag, remark, ext = decode(header)
         self.code, self.opaque, self.flag = code, opaque, flag
         self._remark, self._ext = remark, ext
+        if kind == JSON and remark is None:
+            self.layout = learn(header, code, language, version, flag, ext)
 
     @property
     def ext(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from rocketwire.wire.command import ONEWAY, RESPONSE, Command, Reply, Request, decode_command
 from rocketwire.wire.framing import MAX_FRAME, FrameBuffer
+from rocketwire.wire.reply_layout import Layout
 
 T = TypeVar("T")
 
@@ -20,11 +21,12 @@ _LAST_OPAQUE = 0x7FFFFFFF
 class Session(Generic[T]):
     """One connection's state. ``T`` is whatever the shell uses to wake the one who waits."""
 
-    __slots__ = ("_buffer", "_opaque", "late", "pending", "unanswered")
+    __slots__ = ("_buffer", "_layout", "_opaque", "late", "pending", "unanswered")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._buffer = FrameBuffer(limit)
         self._opaque = 0
+        self._layout: Layout | None = None
         #: Who waits, by opaque number, with the size of his request.
         self.pending: dict[int, tuple[T, int]] = {}
         #: Bytes of requests that have no answer yet.
@@ -62,12 +64,19 @@ class Session(Generic[T]):
         """
         # All frames are read before anybody is taken off the list: if one is malformed, those whose
         # answers came before it in the same bytes still wait, and are told of the loss.
-        replies = [Reply(frame) for frame in self._buffer.feed(data)]
-        asked = [decode_command(r.frame) for r in replies if not r.flag & RESPONSE]
+        replies: list[Reply] = []
+        asked: list[Command] = []
+        layout = self._layout
+        for frame in self._buffer.feed(data):
+            reply = Reply(frame, layout)
+            layout = reply.layout
+            if reply.flag & RESPONSE:
+                replies.append(reply)
+            else:
+                asked.append(decode_command(frame))
+        self._layout = layout
         answers: list[tuple[T, Reply]] = []
         for reply in replies:
-            if not reply.flag & RESPONSE:
-                continue
             entry = self.pending.pop(reply.opaque, None)
             if entry is None:
                 self.late += 1

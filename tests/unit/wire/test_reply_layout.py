@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from rocketwire import RemoteProtocolError
+from rocketwire.wire import reply_layout
+from rocketwire.wire.command import BINARY, Command, Reply, encode_command
+from rocketwire.wire.reply_layout import Layout
+
+_EXT = {
+    "queueId": "3",
+    "TRACE_ON": "true",
+    "MSG_REGION": "DefaultRegion",
+    "msgId": "7F00000100002A9F0000000000000ABC",
+    "queueOffset": "41",
+}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_layout, "_known", {})
+
+
+def _frame(opaque: int = 7, ext: dict[str, Any] | None = None, **changes: Any) -> bytes:
+    """An answer as Java writes it: fields in alphabetical order, no blanks."""
+    fields = {
+        "code": 0,
+        "extFields": _EXT if ext is None else ext,
+        "flag": 1,
+        "language": "JAVA",
+        "opaque": opaque,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 477,
+    }
+    text = dict(sorted((fields | changes).items()))
+    header = json.dumps(text, separators=(",", ":"), ensure_ascii=False).encode()
+    return struct.pack(">I", len(header)) + header + b"body"
+
+
+def _learnt() -> Layout:
+    layout = Reply(_frame()).layout
+    assert layout is not None
+    return layout
+
+
+def test_the_second_answer_is_read_by_the_layout_of_the_first() -> None:
+    layout = _learnt()
+    assert layout.has_place
+    other = _EXT | {"queueOffset": "42", "msgId": "FF"}
+    reply = Reply(_frame(2**31 - 1, other), layout)
+    assert reply.layout is layout
+    assert (reply.code, reply.flag, reply.opaque) == (0, 1, 2**31 - 1)
+    assert reply.ext == other
+    assert list(reply.ext) == list(other)
+    assert reply.remark is None
+    assert reply.body == b"body"
+    assert bytes(reply.body_view) == b"body"
+
+
+def test_a_layout_is_made_once() -> None:
+    assert _learnt() is _learnt()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"remark": "the store is full"},
+        {"code": 11, "remark": "no slave"},
+        {"flag": 3},
+        {"language": "GO"},
+        {"version": 478},
+        {"surplus": True},
+        {"ext": _EXT | {"transactionId": "T"}},
+        {"ext": {k: _EXT[k] for k in reversed(_EXT)}},
+        {"ext": _EXT | {"MSG_REGION": 'a "quoted" word'}},
+        {"ext": _EXT | {"MSG_REGION": "Zürich"}},
+        {"ext": _EXT | {"MSG_REGION": ""}},
+        {"ext": _EXT | {"queueOffset": 43}},
+    ],
+)
+def test_an_answer_of_another_layout_is_read_all_the_same(changes: dict[str, Any]) -> None:
+    frame = _frame(9, **changes)
+    given, plain = Reply(frame, _learnt()), Reply(frame)
+    for name in ("code", "flag", "opaque", "ext", "remark", "body"):
+        assert getattr(given, name) == getattr(plain, name)
+    assert given.opaque == 9
+    assert given.remark == changes.get("remark")
+
+
+def test_what_is_no_number_does_not_pass_for_a_place() -> None:
+    reply = Reply(_frame(ext=_EXT | {"queueOffset": "soon"}), _learnt())
+    assert reply.layout is None or reply._match is None
+    assert reply.ext["queueOffset"] == "soon"
+
+
+def test_a_header_that_ends_beyond_its_frame_is_refused_with_a_layout_too() -> None:
+    layout, frame = _learnt(), _frame()[: -len(b"body")]
+    longer = struct.pack(">I", len(frame) + 1) + frame[4:]
+    with pytest.raises(RemoteProtocolError, match="beyond"):
+        Reply(longer, layout)
+
+
+def test_binary_answers_pass_by_the_layout() -> None:
+    frame = encode_command(Command(5, dict(_EXT), b"x", "sorry", 12, 1, header=BINARY))[4:]
+    reply = Reply(frame, _learnt())
+    assert (reply.code, reply.opaque, reply.remark, reply.body) == (5, 12, "sorry", b"x")
+    assert reply.ext == _EXT
+
+
+def test_only_so_many_layouts_are_kept() -> None:
+    for number in range(300):
+        reply = Reply(_frame(ext={f"field-{number}": "x"}))
+        assert reply.ext == {f"field-{number}": "x"}
+    assert len(reply_layout._known) == 128
+
+
+def test_a_layout_without_a_place_says_so() -> None:
+    layout = Reply(_frame(ext={"msgId": "A", "queueId": "1"})).layout
+    assert layout is not None
+    assert not layout.has_place
