@@ -58,6 +58,8 @@ class AdminHandler:
             "consumeQueueDiskRatio": ratio,
             "dispatchBehindBytes": 0,
             "earliestMessageTimeStamp": store.store_ms_at(log.start),
+            # 4.x tools read the other spelling, and fail where it is missing.
+            "getTransferedTps": f"{got:.2f} {got:.2f} {got:.2f}",
             "getTransferredTps": f"{got:.2f} {got:.2f} {got:.2f}",
             "indexBehindBytes": store.follower.behind,
             "msgGetTotalTodayNow": broker.messages_out,

@@ -2,6 +2,7 @@ package rocketwire;
 
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Map;
@@ -61,11 +62,22 @@ final class Admin {
         System.setOut(into);
         System.setErr(into);
         try {
+            forgetCommands();
             MQAdminStartup.main0(command, given.signer());
         } finally {
             System.setOut(before);
             System.setErr(errors);
         }
         return printed.toString("UTF-8");
+    }
+
+    /** Some commands keep a client that they have shut down; a process of their own would not notice. */
+    private static void forgetCommands() throws Exception {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (List.class.isAssignableFrom(field.getType())) {
+                field.setAccessible(true);
+                ((List<?>) field.get(null)).clear();
+            }
+        }
     }
 }
