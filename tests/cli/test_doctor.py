@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from rocketwire.cli.doctor.brokers import version_name
 from rocketwire.cli.doctor.reach import Peer, kind_of_host, look_at
 from rocketwire.cli.doctor.servers import is_refused_for_credentials
 from rocketwire.embedded import EmbeddedCluster
@@ -271,6 +272,15 @@ def test_tls_where_the_server_has_none_is_told(rocketwire, cluster):
 def test_refusals_for_credentials_are_known_by_code_and_by_words(code, remark, is_refusal):
     reply = reply_from(Command(code, remark=remark, flag=RESPONSE))
     assert is_refused_for_credentials(reply) is is_refusal
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(393, "4.9.0"), (401, "4.9.4"), (409, "4.9.8"), (413, "5.0.0"), (441, "5.1.4"),
+     (453, "5.2.0"), (475, "5.3.1"), (479, "5.3.3"), (612, ""), (37, "")],
+)  # fmt: skip
+def test_numbers_in_headers_are_releases(number, name):
+    assert version_name(number) == name
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from rocketwire.cli import failures
 COMMANDS: Final = {
     "demo": "rocketwire.cli.demo.command",
     "doctor": "rocketwire.cli.doctor.command",
+    "health": "rocketwire.cli.health",
     "send": "rocketwire.cli.send",
     "read": "rocketwire.cli.read",
     "topic": "rocketwire.cli.topic",

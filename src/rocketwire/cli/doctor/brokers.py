@@ -9,16 +9,23 @@ from typing import Any, Final
 from rocketwire.cli.admin import Admin
 from rocketwire.cli.doctor.findings import Report
 from rocketwire.cli.doctor.reach import Peer, kind_of_host, look_at
-from rocketwire.cli.doctor.servers import is_refused_for_credentials, report_credentials
+from rocketwire.cli.doctor.servers import (
+    is_about_identity,
+    is_refused_for_credentials,
+    report_credentials,
+)
 from rocketwire.config import check_address
 from rocketwire.errors import RocketMQError
-from rocketwire.wire.codes import RequestCode, ResponseCode
-from rocketwire.wire.command import Reply
+from rocketwire.wire.codes import RequestCode
+from rocketwire.wire.command import Reply, decode_command
 from rocketwire.wire.lenient_json import loads
 from rocketwire.wire.route import MASTER_ID, ClusterInfo
 
 _PATIENCE: Final = 3.0
 _OLDEST: Final = (4, 9)
+#: The number of 4.0.0, and how many steps of two there are up to the one that means "newer".
+_FIRST: Final = 213
+_HIGHEST: Final = (612 - _FIRST) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +97,10 @@ def _ask(admin: Admin, address: str) -> Reply | RocketMQError:
 
 
 def _is_well(report: Report, check: str, shown: str, reply: Reply) -> bool:
-    if is_refused_for_credentials(reply):
+    if is_refused_for_credentials(reply) and is_about_identity(reply.remark or ""):
         report.well(check, f"{shown} answers")
         report_credentials(report, check, reply.remark or "")
         return False
-    if reply.code != ResponseCode.SUCCESS:
-        report.remark(check, f"{shown} answers, but tells nothing of itself (code {reply.code})",
-                      "its version can't be checked", "nothing, if sending works")  # fmt: skip
-        return True
     version = version_of(reply)
     report.well(check, f"{shown} answers, version {version or 'unknown'}")
     numbers = _numbers(version)
@@ -112,13 +115,30 @@ def _is_well(report: Report, check: str, shown: str, reply: Reply) -> bool:
 
 
 def version_of(reply: Reply) -> str:
-    """A broker's version in words, as ``5.3.3``."""
+    """A broker's version in words, as ``5.3.3``: from its figures, else from its answer's header."""
     try:
         table: Any = loads(bytes(reply.body)).get("table") or {}
         text = str(table.get("brokerVersionDesc") or "")
     except (RocketMQError, AttributeError):
+        text = ""
+    return text.removeprefix("V").replace("_", ".") or version_name(
+        decode_command(reply.frame).version
+    )
+
+
+def version_name(number: int) -> str:
+    """The release that a number in a header means; empty where it is before 4.0 or unknown.
+
+    Two numbers per patch, ten patches per minor release, and 5.0 follows 4.9.
+
+    >>> version_name(479), version_name(407)
+    ('5.3.3', '4.9.7')
+    """
+    place = (number - _FIRST) // 2
+    if not 0 <= place < _HIGHEST:
         return ""
-    return text.removeprefix("V").replace("_", ".")
+    minor, patch = divmod(place, 10)
+    return f"4.{minor}.{patch}" if minor < 10 else f"5.{minor - 10}.{patch}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

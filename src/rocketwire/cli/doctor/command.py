@@ -98,7 +98,7 @@ def _examine(
             for _ in _probe(here, report, admin, known, topic if probe else None):
                 yield
         elif send:
-            report.skipped("probe", "no broker can be reached")
+            report.skipped("probe", "no broker can be used")
     yield
 
 

@@ -78,7 +78,7 @@ def _check_other_kinds(
     report: Report, admin: Admin, check: str, address: str, reply: Reply
 ) -> bool:
     """It speaks the protocol and is no name server: is it a broker, or a proxy?"""
-    if admin.try_asking(address, RequestCode.GET_BROKER_RUNTIME_INFO).code == ResponseCode.SUCCESS:
+    if admin.try_asking(address, RequestCode.GET_BROKER_CONFIG).code == ResponseCode.SUCCESS:
         report.ill(
             check,
             "it is a broker, not a name server",
@@ -158,13 +158,19 @@ def is_refused_for_credentials(reply: Reply) -> bool:
     )
 
 
+def is_about_identity(remark: str) -> bool:
+    """Whether a refusal says that we are nobody, rather than that we may not do this."""
+    words = ("signature", "accesskey", "access key", "username", "user:", "authenticat")
+    return any(word in remark.lower() for word in words)
+
+
 def report_credentials(report: Report, who: str, remark: str) -> None:
     """Say what is wrong with the keys, as far as the server told."""
     told = remark.splitlines()[0][:200] if remark else "no reason given"
     low = told.lower()
     if "signature" in low:
         means = "the secret key is wrong, or something changed the request on its way"
-    elif "no accesskey" in low or "accesskey is blank" in low or "not configured" in low:
+    elif is_about_identity(low):
         means = "the access key is missing, or unknown to the server"
     else:
         means = "the keys do not allow this"

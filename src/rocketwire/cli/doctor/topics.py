@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 from rocketwire.cli.admin import Admin
 from rocketwire.cli.doctor.brokers import Known
 from rocketwire.cli.doctor.findings import Report
-from rocketwire.cli.doctor.servers import report_credentials
+from rocketwire.cli.doctor.servers import is_about_identity, report_credentials
 from rocketwire.cli.output import milliseconds
 from rocketwire.cli.topic import permission_text
 from rocketwire.errors import (
+    BrokerError,
     PermissionDeniedError,
     RocketMQError,
     SendFailedError,
@@ -100,7 +101,7 @@ def check_probe(
     try:
         result = producer.send(Message(topic, text, tags=_TAG), queue=queue)
     except SendFailedError as error:
-        _report_send(report, check, error)
+        _report_send(report, check, topic, error)
         return
     except RocketMQError as error:
         report.ill(check, str(error), "the message was not even sent", "see above")
@@ -141,18 +142,26 @@ def _read_back(
     return None
 
 
-def _report_send(report: Report, check: str, error: SendFailedError) -> None:
+def _report_send(report: Report, check: str, topic: str, error: SendFailedError) -> None:
     causes = [attempt.error for attempt in error.attempts if attempt.error is not None]
-    denied = next((c for c in causes if isinstance(c, PermissionDeniedError)), None)
-    if denied is not None:
-        report_credentials(report, f"{check}, sending", denied.remark)
-        return
-    last = causes[-1] if causes else None
-    remark = getattr(last, "remark", "")
-    if any(word in str(remark).lower() for word in ("acl", "accesskey", "signature", "auth")):
-        report_credentials(report, f"{check}, sending", str(remark))
-        return
-    report.ill(check, str(error), "this broker does not take messages now", "look at its log")
+    refusals = [cause for cause in causes if isinstance(cause, BrokerError)]
+    refusal = refusals[-1] if refusals else None
+    if refusal is None or not _is_denied(refusal):
+        report.ill(check, str(error), "this broker does not take messages now", "look at its log")
+    elif topic == PROBE_TOPIC and not is_about_identity(refusal.remark):
+        # Keys that may write to their own topics only are as they should be.
+        report.skipped(check, f"these keys may not write to {topic}: use TOPIC --probe")
+    else:
+        report_credentials(report, f"{check}, sending", refusal.remark)
+
+
+def _is_denied(refusal: BrokerError) -> bool:
+    words = ("acl", "permission", "authoriz")
+    return (
+        isinstance(refusal, PermissionDeniedError)
+        or is_about_identity(refusal.remark)
+        or any(word in refusal.remark.lower() for word in words)
+    )
 
 
 def _check_clock(report: Report, broker: str, stored: float, before: float, after: float) -> None:
