@@ -127,6 +127,7 @@ class Broker(Server):
             self._identity,
             self._register_body,
             interval=self.options.register_interval,
+            encrypted=self.encrypted,
         )
         await self._registrar.start()
         self.schedule.start()

@@ -35,10 +35,8 @@ class LoopThread:
         try:
             loop.run_forever()
         finally:
-            # Connections that were aborted get their last callbacks before the loop goes.
             with contextlib.suppress(RuntimeError):
-                loop.run_until_complete(asyncio.sleep(0))
-                loop.run_until_complete(loop.shutdown_asyncgens())
+                loop.run_until_complete(_wind_up())
             asyncio.set_event_loop(None)
             loop.close()
 
@@ -65,6 +63,18 @@ class LoopThread:
         if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_PATIENCE)
+
+
+async def _wind_up() -> None:
+    """Let cancelled tasks end, and aborted connections be closed, before the loop goes."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    # Some loops close a connection's handle only when they have looked at the network again.
+    await asyncio.sleep(0.001)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from rocketwire.embedded.register_body import body_checksum
-from rocketwire.errors import ConfigError, RocketMQError
+from rocketwire.errors import ConfigError, RemoteProtocolError, RocketMQError
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import JSON, Command, decode_command, encode_command
 from rocketwire.wire.framing import FrameBuffer
@@ -23,19 +24,68 @@ _log: Final = logging.getLogger("rocketwire.embedded")
 _TIMEOUT: Final = 6.0
 
 
-class NameServerLink:
-    """The connection to one name server. One request at a time."""
+class _LinkProtocol(asyncio.Protocol):
+    """Our end of a connection to a name server. One request is under way at a time."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._frames = FrameBuffer()
+        self._answer: asyncio.Future[Command] | None = None
+        self._opaque = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionResetError("the connection was closed"))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._frames.feed(data):
+                reply = decode_command(frame)
+                waiting = self._answer
+                if reply.opaque == self._opaque and waiting is not None and not waiting.done():
+                    waiting.set_result(reply)
+        except RemoteProtocolError as error:
+            _log.warning("name server: %s", error)
+            self.abort()
+
+    def ask(self, command: Command) -> asyncio.Future[Command]:
+        self._opaque = command.opaque = self._opaque + 1
+        self._answer = asyncio.get_running_loop().create_future()
+        if self.transport is None:
+            self._answer.set_exception(ConnectionResetError("the connection was closed"))
+        else:
+            self.transport.write(encode_command(command))
+        return self._answer
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+
+def _trusting() -> ssl.SSLContext:
+    """For connections within one cluster, whose certificate a test has made up."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class NameServerLink:
+    """The connection to one name server, made when it is needed."""
+
+    def __init__(self, address: str, *, encrypted: bool = False) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise ConfigError(f"name server {address!r}: give host:port")
         self.address = address
         self._host, self._port = host.strip("[]"), int(port)
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._frames = FrameBuffer()
-        self._opaque = 0
+        self._protocol: _LinkProtocol | None = None
         self._turn = asyncio.Lock()
+        self._tls = _trusting() if encrypted else None
 
     async def invoke(self, command: Command) -> Command:
         """Send a request and wait for its answer.
@@ -47,38 +97,26 @@ class NameServerLink:
         async with self._turn:
             try:
                 async with asyncio.timeout(_TIMEOUT):
-                    return await self._exchange(command)
+                    if not self.alive:
+                        _, self._protocol = await asyncio.get_running_loop().create_connection(
+                            _LinkProtocol, self._host, self._port, ssl=self._tls
+                        )
+                    assert self._protocol is not None
+                    return await self._protocol.ask(command)
             except BaseException:
                 self.abort()
                 raise
 
-    async def _exchange(self, command: Command) -> Command:
-        if self._streams is None:
-            self._frames = FrameBuffer()
-            self._streams = await asyncio.open_connection(self._host, self._port)
-        reader, writer = self._streams
-        self._opaque += 1
-        command.opaque = self._opaque
-        writer.write(encode_command(command))
-        while True:
-            data = await reader.read(65536)
-            if not data:
-                raise ConnectionResetError(f"name server {self.address} closed the connection")
-            for frame in self._frames.feed(data):
-                reply = decode_command(frame)
-                if reply.is_response and reply.opaque == command.opaque:
-                    return reply
-
     def abort(self) -> None:
         """Close the connection at once; the name server forgets us."""
-        if self._streams is not None:
-            self._streams[1].transport.abort()
-            self._streams = None
+        if self._protocol is not None:
+            self._protocol.abort()
+            self._protocol = None
 
     @property
     def alive(self) -> bool:
         """Whether the connection stands, as far as we know."""
-        return self._streams is not None and not self._streams[0].at_eof()
+        return self._protocol is not None and self._protocol.transport is not None
 
 
 class Registrar:
@@ -89,6 +127,7 @@ class Registrar:
         identity: the header fields that name the broker.
         body: makes the registration's body as it is now.
         interval: seconds between two registrations without a change.
+        encrypted: whether the name servers want TLS.
     """
 
     def __init__(
@@ -98,8 +137,9 @@ class Registrar:
         body: Callable[[], bytes],
         *,
         interval: float = 10.0,
+        encrypted: bool = False,
     ) -> None:
-        self._links = [NameServerLink(address) for address in name_servers]
+        self._links = [NameServerLink(a, encrypted=encrypted) for a in name_servers]
         self._identity = identity
         self._body = body
         self._interval = interval

@@ -79,6 +79,7 @@ class Server:
         self.connections: set[Connection] = set()
         self._reply_header = reply_header
         self._tls = tls
+        self.encrypted = tls is not None
         self._connection_limit = connection_limit
         self._idle_timeout = idle_timeout
         self._reserved: socket.socket | None = None
@@ -180,6 +181,9 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Whether a new connection may stay."""
+        if self._listener is None:
+            # Accepted in the moment in which we stopped listening.
+            return False
         if len(self.connections) >= self._connection_limit:
             _log.warning(
                 "%s: %s is turned away: %d connections are open",
