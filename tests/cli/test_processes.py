@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from rocketwire import Message, Producer, Reader
+from rocketwire.cli import fault
+from rocketwire.embedded import call
 
 SOURCES = str(Path(__file__).parents[2] / "src")
 
@@ -114,7 +116,7 @@ def start_shared(tmp_path_factory):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["broker-z", "hang"], "broker-z is no broker"),
+        (["broker-z", "hang"], "broker-z is no embedded broker"),
         (["broker-a", "explode"], "there is no fault 'explode'"),
         (["broker-a", "slow"], "slow needs a number of seconds"),
         (["broker-a", "hang", "3"], "hang takes no number"),
@@ -128,10 +130,15 @@ def test_a_fault_that_makes_no_sense_is_refused_in_one_line(rocketwire, start_sh
     assert len(done.err.splitlines()) == 1
 
 
-def test_faults_are_refused_where_the_cluster_belongs_to_nobody(rocketwire, cluster):
-    done = rocketwire("fault", "broker-a", "hang", cluster=cluster)
-    assert done.code == 1
-    assert "only be made in embedded brokers" in done.err
+def test_a_cluster_inside_a_program_can_be_broken_from_outside(rocketwire, cluster):
+    done = rocketwire("fault", "broker-a", "busy", "--next", "5", cluster=cluster)
+    assert done.out == "broker-a: busy next=5\n"
+    assert len(cluster.broker("broker-a").faults) == 1
+    cluster.broker("broker-a").heal()
+
+
+def test_the_private_request_has_the_code_that_embedded_brokers_know():
+    assert fault.CONTROL_CODE == call.CONTROL_CODE
 
 
 def test_a_taken_port_is_one_line_with_the_remedy(start, rocketwire):
@@ -154,7 +161,7 @@ def test_a_broker_process_joins_is_killed_for_real_and_comes_back(start, rocketw
     assert broker.process.wait(30) == -signal.SIGKILL
     gone = rocketwire("fault", "broker-d", "heal", *at)
     assert gone.code == 1
-    assert "does not answer" in gone.err
+    assert "broker-d" in gone.err
     start(*arguments)
     deadline = time.monotonic() + 30
     found = rocketwire("read", "far", "--raw", *at)

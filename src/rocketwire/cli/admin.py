@@ -99,24 +99,10 @@ class Admin(Reader):
         table = loads(bytes(reply.body)).get("table") or {}
         return {str(name): str(value) for name, value in pairs(table)}
 
-    def note(self, namespace: str, key: str) -> str | None:
-        """An entry of the name server's key-value configuration."""
-        fields = {"namespace": namespace, "key": key}
-        code = RequestCode.GET_KV_CONFIG
-        reply = self._run(ask_name_servers(self._instance, code, fields, self._deadline()))
-        if reply.code == ResponseCode.QUERY_NOT_FOUND:
-            return None
-        return _checked(reply, "the name server").ext.get("value")
-
-    def set_note(self, namespace: str, key: str, value: str | None) -> None:
-        """Change such an entry on every name server; None deletes it."""
-        fields = {"namespace": namespace, "key": key}
-        code = RequestCode.DELETE_KV_CONFIG
-        if value is not None:
-            fields["value"] = value
-            code = RequestCode.PUT_KV_CONFIG
-        for server in self._instance.name_servers:
-            self.ask(server, code, fields)
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """Their addresses."""
+        return self._instance.name_servers
 
     def ask(
         self,
@@ -141,13 +127,14 @@ class Admin(Reader):
         code: int,
         fields: dict[str, str] | None = None,
         *,
+        body: bytes = b"",
         timeout: float | None = None,
     ) -> Reply:
         """Likewise, but an answer that is an error is returned, too."""
         deadline = self._deadline()
         if timeout is not None:
             deadline = self._instance.clock() + timeout
-        request = self._instance.request(code, fields or {})
+        request = self._instance.request(code, fields or {}, body)
         return self._run(invoke(address, request, deadline))
 
 

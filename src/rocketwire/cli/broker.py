@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rocketwire.cli.cluster_control import BrokerControl
 from rocketwire.cli.cluster_screen import ClusterScreen
-from rocketwire.cli.control_channel import ControlServer, announced
+from rocketwire.cli.fault import CONTROL_CODE
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.signals import stop_requested
 
 if TYPE_CHECKING:
+    from rocketwire.embedded.broker import Broker
+    from rocketwire.embedded.call import Answer, Call
     from rocketwire.embedded.control import BrokerHandle
 
 app = typer.Typer(add_completion=False)
+
+_LAST_WORDS: Final = 0.05
 
 
 @command(
@@ -47,17 +51,17 @@ def broker(
 
     options = BrokerOptions(queues=queues, flush=flush)
     servers = here.name_servers.split(";")
-    with stop_requested() as stop, here.admin(background=False) as admin:
+    with here.admin(background=False) as admin:
         admin.clusters()  # fails here, in one line, when there is no name server
+    with stop_requested() as stop:
         server = Broker(name, store, servers, Journal(), options, host=host, port=port)
         thread = LoopThread(f"rocketwire-{name}")
         thread.start()
         try:
             thread.run(server.start)
             handle = BrokerHandle(server, thread)
-            control = BrokerControl(lambda: [handle], kill_process=True)
-            with ControlServer(control) as channel, announced(admin, [name], channel.address):
-                _show(here, handle, interval).run(stop)
+            server.handlers[CONTROL_CODE] = _Control(server).handle
+            _show(here, handle, interval).run(stop)
         finally:
             thread.run(server.stop)
             thread.run(server.release)
@@ -66,6 +70,28 @@ def broker(
         here.emit({"event": "stopped"})
     else:
         here.say("stopped; everything is flushed")
+
+
+class _Control:
+    """Obeys ``rocketwire fault`` as a broker does, and can be killed for real."""
+
+    def __init__(self, server: Broker) -> None:
+        from rocketwire.embedded.remote_control import ACTIONS, RemoteControl
+
+        # One that refuses connections could not be reached any more to be healed.
+        allowed = frozenset(ACTIONS - {"refuse"})
+        self._control = RemoteControl(lambda _: server, allowed)
+        self._loop = server.loop
+
+    def handle(self, call: Call) -> Answer | None:
+        """Do what is asked for."""
+        if call.ext.get("action") == "kill":
+            # The answer leaves first; nothing else does, as with any kill -9.
+            self._loop.call_later(_LAST_WORDS, os.kill, os.getpid(), signal.SIGKILL)
+            from rocketwire.embedded.call import Answer
+
+            return Answer()
+        return self._control.handle(call)
 
 
 def _show(here: Invocation, handle: BrokerHandle, interval: float) -> ClusterScreen:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rocketwire.cli.cluster_control import BrokerControl
 from rocketwire.cli.cluster_screen import ClusterScreen
-from rocketwire.cli.control_channel import ControlServer, announced
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.signals import stop_requested
 
@@ -75,20 +73,13 @@ def cluster(  # noqa: PLR0913 - each has a default
 
 
 def serve(here: Invocation, running: EmbeddedCluster, *, interval: float, stop: Any) -> None:
-    """Show a running cluster, and obey ``rocketwire fault``, until ``stop`` is set."""
-    here.given["name_servers"] = running.name_server
-    here.file = {}
+    """Show a running cluster until ``stop`` is set."""
     screen = ClusterScreen(
         here, lambda: running.brokers, headline=_headline(running), interval=interval
     )
-    with (
-        here.admin(background=False) as admin,
-        ControlServer(BrokerControl(lambda: running.brokers)) as control,
-        announced(admin, [handle.name for handle in running.brokers], control.address),
-    ):
-        if here.as_json:
-            here.emit(_started(running))
-        screen.run(stop)
+    if here.as_json:
+        here.emit(_started(running))
+    screen.run(stop)
 
 
 def _started(running: EmbeddedCluster) -> dict[str, Any]:

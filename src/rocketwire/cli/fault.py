@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rocketwire.cli.control_channel import ask, find
-from rocketwire.cli.fault_actions import ACTIONS, check_value, find_action
+from rocketwire.cli.failures import CommandFailedError
+from rocketwire.cli.fault_actions import ACTIONS, arguments_of, describe_status, find_action
 from rocketwire.cli.invocation import Invocation, command
+from rocketwire.errors import TransportError
+from rocketwire.wire.codes import ResponseCode
+from rocketwire.wire.command import Reply
+from rocketwire.wire.lenient_json import loads
+
+if TYPE_CHECKING:
+    from rocketwire.cli.admin import Admin
+
+#: ``rocketwire.embedded.call.CONTROL_CODE``, without loading the embedded cluster.
+CONTROL_CODE: Final = 31001
 
 app = typer.Typer(add_completion=False)
 
@@ -52,18 +63,50 @@ def fault(
 ) -> None:
     """Break a running embedded broker, or mend it; without an action, show what is wrong."""
     conditions = {"topic": topic, "code": code, "next": next_, "probability": probability}
-    request: dict[str, Any] = {"broker": broker}
-    if action is not None:
-        check_value(action, find_action(action), value)
-        request |= {
-            "action": action,
-            "value": value,
-            "conditions": {name: given for name, given in conditions.items() if given is not None},
-        }
+    given = {name: value for name, value in conditions.items() if value is not None}
     with here.admin(background=False) as admin:
-        address = find(admin, broker)
-    answer = ask(address, request)
+        if action is not None:
+            wanted = find_action(action)
+            told = arguments_of(action, wanted, value, given)
+            control(admin, broker, wanted.method, told)
+        faults = ["killed"] if action == "kill" else _faults(admin, broker)
     if here.as_json:
-        here.emit(answer)
+        here.emit({"broker": broker, "faults": faults})
     else:
-        here.say(f"{broker}: {', '.join(answer['faults']) or 'all is well'}")
+        here.say(f"{broker}: {', '.join(faults) or 'all is well'}")
+
+
+def _faults(admin: Admin, broker: str) -> list[str]:
+    return describe_status(loads(control(admin, broker, "status", {}).body))
+
+
+def control(admin: Admin, broker: str, action: str, arguments: dict[str, Any]) -> Reply:
+    """Have something done to an embedded broker, through its cluster or by itself.
+
+    A name server of an embedded cluster acts for its brokers, which may be down; a broker that is
+    a process of its own acts for itself.
+
+    Raises:
+        CommandFailedError: nobody here can do it; the text says why.
+    """
+    fields = {"action": action, "broker": broker}
+    body = json.dumps(arguments).encode() if arguments else b""
+    known = admin.clusters().brokers
+    master = known[broker].master if broker in known else None
+    reasons = []
+    for address in (*admin.name_servers, *([admin.translate(master)] if master else ())):
+        try:
+            reply = admin.try_asking(address, CONTROL_CODE, fields, body=body)
+        except TransportError as error:
+            reasons.append(f"{address}: {error}")
+            continue
+        if reply.code == ResponseCode.SUCCESS:
+            return reply
+        if reply.code == ResponseCode.INVALID_PARAMETER:
+            raise CommandFailedError(str(reply.remark))
+    if reasons and master:
+        raise CommandFailedError(f"{broker} does not answer ({'; '.join(reasons)}): start it again")
+    raise CommandFailedError(
+        f"{broker} is no embedded broker (brokers here: {', '.join(sorted(known)) or 'none'}): "
+        "faults can be made in those of rocketwire cluster, rocketwire broker and EmbeddedCluster"
+    )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketwire.embedded.call import CONTROL_CODE, Answer, Call, Refusal
 from rocketwire.embedded.control import BrokerHandle
 from rocketwire.errors import RocketMQError
-from rocketwire.wire.codes import ResponseCode
+from rocketwire.wire.codes import Permission, ResponseCode
 from rocketwire.wire.headers import text_field
 from rocketwire.wire.lenient_json import dumps, loads
 
@@ -104,6 +104,7 @@ def status(broker: Broker) -> dict[str, Any]:
     running = broker.running
     return {
         "address": broker.address,
+        "clock_offset": broker.clock_offset,
         "connections": len(broker.connections),
         "disk_full": running and broker.store.disk.full,
         "faults": [_describe(fault) for fault in broker.faults.faults],
@@ -118,6 +119,7 @@ def status(broker: Broker) -> dict[str, Any]:
         "topics": sum(1 for _ in broker.topics) if running else 0,
         "undecided": broker.transactions.undecided if running else 0,
         "uptime": round(time.time() - broker.started_at, 3) if running else 0.0,
+        "writable": bool(broker.permission & Permission.WRITE),
     }
 
 
