@@ -16,9 +16,10 @@ from typing import Final, cast
 from rocketwire.columns.encode import Frame, Single
 from rocketwire.columns.inside import ClientParts
 from rocketwire.core.encode import Outgoing
+from rocketwire.core.plan import Plan
 from rocketwire.core.retry import SendMode, is_retryable
 from rocketwire.core.selection import Selector, resolve_selector
-from rocketwire.core.send import Plan, Sender
+from rocketwire.core.send import Sender
 from rocketwire.errors import (
     Outcome,
     RocketMQError,

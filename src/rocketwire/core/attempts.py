@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from rocketwire.core.encode import Outgoing
 from rocketwire.core.fault_entries import NEVER
 from rocketwire.core.faults import Flight
@@ -25,29 +28,38 @@ _STATUS = {
 
 
 def read_result(reply: Reply, outgoing: Outgoing, target: SendTarget) -> SendResult:
-    """What a broker's answer says about where the message is.
+    """What a broker's answer says about where the message is; read when somebody asks.
 
     Raises:
         RemoteProtocolError: it does not say.
     """
+    layout = reply.layout
+    if layout is None or not layout.has_place:
+        decode_send_reply(reply.ext)  # an answer that makes no sense is an error now, not later
+    # The message itself is not kept alive by its result.
+    return SendResult.read_by(
+        partial(_fields, reply, outgoing.message_ids, target.queue, is_batch=outgoing.is_batch)
+    )
+
+
+def _fields(
+    reply: Reply, message_ids: tuple[str, ...], queue: MessageQueue, *, is_batch: bool
+) -> dict[str, Any]:
     place = decode_send_reply(reply.ext)
-    queue = target.queue
     if place.queue_id != queue.id:
         queue = MessageQueue(queue.topic, queue.broker, place.queue_id)
-    is_batch = outgoing.is_batch
-    return SendResult(
-        status=_STATUS[reply.code],
-        message_id=place.batch_id or outgoing.message_id,
-        offset_message_id=place.offset_message_id,
-        queue=queue,
-        offset=place.queue_offset,
-        transaction_id=place.transaction_id,
-        region=place.region,
-        message_ids=outgoing.message_ids,
-        offset_message_ids=(
-            tuple(place.offset_message_id.split(",")) if is_batch else (place.offset_message_id,)
-        ),
-    )
+    stored_as = place.offset_message_id
+    return {
+        "status": _STATUS[reply.code],
+        "message_id": place.batch_id or ",".join(message_ids),
+        "offset_message_id": stored_as,
+        "queue": queue,
+        "offset": place.queue_offset,
+        "transaction_id": place.transaction_id,
+        "region": place.region,
+        "message_ids": message_ids,
+        "offset_message_ids": tuple(stored_as.split(",")) if is_batch else (stored_as,),
+    }
 
 
 class AttemptLog:
@@ -82,7 +94,7 @@ class AttemptLog:
 
     def stored(self, target: SendTarget, began: float, now: float, result: SendResult) -> None:
         """An attempt was stored."""
-        self._counters.answered(target.broker, now - began)
+        self.error = None
         if self._hooks.after_attempt:
             count = len(self.attempts) + 1
             self._report(count, target, now - began, "stored", result.offset, None)
@@ -110,16 +122,12 @@ class AttemptLog:
         self.attempts.append(Attempt(result.queue, latency, None, Outcome.MAYBE_STORED))
 
     def finish(self, result: SendResult) -> SendResult:
-        """The result as the user gets it."""
-        counters = self._counters
-        counters.sent += 1
-        counters.messages += len(self._outgoing.messages)
-        counters.bytes += len(self._outgoing.body)
+        """The result with its story."""
         if not self.attempts:
             return result
         attempts = tuple(self.attempts)
         duplicate = any(a.outcome is Outcome.MAYBE_STORED for a in attempts)
-        counters.maybe_duplicates += duplicate
+        self._counters.maybe_duplicates += duplicate
         return result.replace(attempts=attempts, maybe_duplicate=duplicate)
 
     def give_up(self, began: float, deadline: float, cause: Exception | None) -> SendFailedError:

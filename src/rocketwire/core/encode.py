@@ -76,12 +76,9 @@ class Encoder:
         body, system_flag = message.body, 0
         if self._over and len(body) >= self._over:
             body, system_flag = compress(body, self._compression, self._level)
-        topic = message.topic
-        if self._namespace:
-            topic = with_namespace(topic, self._namespace)
         return Outgoing(
             (message,),
-            topic,
+            with_namespace(message.topic, self._namespace) if self._namespace else message.topic,
             body,
             properties,
             system_flag,

@@ -7,9 +7,8 @@ each is made elsewhere (``lookup``, ``selection``, ``faults``, ``retry``, ``orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
 
 from rocketwire.config import AUTO, ProducerConfig
 from rocketwire.core.attempts import AttemptLog, read_result
@@ -19,7 +18,8 @@ from rocketwire.core.faults import Flight
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import locate_topic, refresh_topic
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.ordering import Lines, Ticket
+from rocketwire.core.ordering import Lines
+from rocketwire.core.plan import Plan, as_batch, check_queue
 from rocketwire.core.retry import (
     SendMode,
     attempt_deadline,
@@ -56,34 +56,16 @@ from rocketwire.errors import (
     UnknownTopicError,
 )
 from rocketwire.hooks import HookSet, SendEvent, call_hooks
-from rocketwire.message import Message, MessageQueue, SendResult, SendStatus
-from rocketwire.wire.codes import STORED, error_for
+from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.wire.codes import STORED, ResponseCode, error_for
 from rocketwire.wire.command import Reply
 from rocketwire.wire.properties import Property
 
+_SUCCESS: Final = ResponseCode.SUCCESS
 #: A route that was asked for this recently is not asked for again by a retry.
-_FRESH = 1.0
+_FRESH: Final = 1.0
 #: How long a submitted message may stand in the line of its key; each one before it is bounded.
-_PATIENCE = 3600.0
-
-
-@dataclass(slots=True, eq=False)
-class Plan:
-    """A send whose input is checked: nothing in it can be refused any more."""
-
-    outgoing: Outgoing
-    queue: MessageQueue | None
-    selector: Selector | None
-    argument: Any
-    mode: SendMode
-    timeout: float
-    is_pinned: bool
-    tickets: tuple[Ticket, ...] = ()
-    #: The address of the last attempt, and its answer.
-    address: str | None = None
-    reply: Reply | None = None
-    #: What is known of a send that its caller gave up.
-    given_up: SendFailedError | None = None
+_PATIENCE: Final = 3600.0
 
 
 class Sender:
@@ -115,6 +97,22 @@ class Sender:
         self.defaults = (config.default_topic, config.default_topic_queues)
         self._stale_after = config.route_refresh * (3.0 if config.background else 1.0)
         self._default_selector = resolve_selector(config.selector)
+        self._default_pins = pins(self._default_selector)
+        self._wall = instance.wall
+        self._faults = instance.faults
+        self._routes = instance.routes
+        #: How many attempts there may be, by mode and by whether the queue is fixed.
+        self._tries = {
+            (mode, is_pinned): tries_allowed(
+                mode,
+                pinned=is_pinned,
+                retries=config.retries,
+                async_retries=config.async_retries,
+                ordered_retries=config.ordered_retries,
+            )
+            for mode in SendMode
+            for is_pinned in (False, True)
+        }
 
     # -- planning: everything that can be refused is refused here --------------------------
 
@@ -137,22 +135,34 @@ class Sender:
             timeout = self.config.send_timeout
         elif not timeout > 0:
             raise InvalidMessageError(f"timeout is {timeout!r}: seconds, above zero")
-        if isinstance(messages, Message):
+        if type(messages) is Message or isinstance(messages, Message):
             outgoing = self.encoder.single(messages)
         else:
-            outgoing = self.encoder.batch(_as_batch(messages))
-        if queue is not None:
-            _check_queue(queue, selector, outgoing)
-        elif selector is None:
-            selector = hash_queue if outgoing.sharding_keys else self._default_selector
-        else:
-            selector = resolve_selector(selector)
+            outgoing = self.encoder.batch(as_batch(messages))
         if self.hooks.before_send:
             for message in outgoing.messages:
                 call_hooks(self.hooks.before_send, message)
-        chosen = selector if selector is None or not isinstance(selector, str) else None
-        is_pinned = chosen is None or bool(outgoing.sharding_keys) or pins(chosen)
-        return Plan(outgoing, queue, chosen, argument, mode, timeout, is_pinned)
+        if queue is None and selector is None and not outgoing.sharding_keys:
+            chosen, is_pinned = self._default_selector, self._default_pins
+            return Plan(outgoing, None, chosen, argument, mode, timeout, is_pinned)
+        return self._plan_place(outgoing, queue, selector, argument, mode, timeout)
+
+    def _plan_place(
+        self,
+        outgoing: Outgoing,
+        queue: MessageQueue | None,
+        selector: Selector | str | None,
+        argument: Any,
+        mode: SendMode,
+        timeout: float,
+    ) -> Plan:
+        """A send to a place that the caller or the sharding key decides."""
+        if queue is not None:
+            check_queue(queue, selector, outgoing)
+            return Plan(outgoing, queue, None, argument, mode, timeout, is_pinned=True)
+        chosen = hash_queue if selector is None else resolve_selector(selector)
+        is_pinned = bool(outgoing.sharding_keys) or pins(chosen)
+        return Plan(outgoing, None, chosen, argument, mode, timeout, is_pinned)
 
     def wire_topic(self, topic: str) -> str:
         """The name by which servers know a topic."""
@@ -244,58 +254,71 @@ class Sender:
         """All attempts of a send. One generator, because each further one costs half a µs."""
         outgoing = plan.outgoing
         deadline = began + plan.timeout
-        faults = self.instance.faults
-        log = AttemptLog(self.instance, self.counters, outgoing, self.hooks)
-        entry = self.instance.routes.get(outgoing.topic)
+        entry = self._routes.get(outgoing.topic)
         if entry is None or not entry.queues or began - entry.fetched_at > self._stale_after:
-            entry = yield from self._locate(outgoing.topic, began, deadline, log)
-        tries = self._tries(plan)
+            entry = yield from self._locate(plan, began, deadline)
+        tries = self._tries[plan.mode, plan.is_pinned]
         failed: list[str] = []
+        now = self._clock()
         while True:
-            now = self._clock()
-            target = self._choose(plan, entry, now, failed, log, began, deadline)
+            target = self._choose(plan, entry, now, failed, began, deadline)
             tries -= 1
-            limit = (
-                deadline if tries <= 0 else self._limit(plan, entry, target, now, deadline, tries)
-            )
+            limit = self._limit(plan, entry, target, now, deadline, tries) if tries else deadline
             plan.address = target.address
-            flight = faults.begin(target.broker, now)
-            request = target.request(outgoing, int(self.instance.wall() * 1000))
+            flight = self._faults.begin(target.broker, now)
+            request = target.request(outgoing, int(self._wall() * 1000))
             try:
                 if plan.mode is SendMode.ONEWAY:
                     yield Oneway(target.address, request, limit, flight)
-                    self._written(target, flight, now, log)
+                    self._written(plan, target, flight, now)
                     return None
                 reply: Reply = yield Invoke(target.address, request, limit, flight)
             except (TransportError, ProtocolError, ClientClosedError) as error:
-                self._broke(target, flight, now, error, log)
+                self._broke(plan, target, flight, now, error)
             except GeneratorExit:
-                faults.cancelled(flight)
-                plan.given_up = log.cancelled(target, now, flight)
+                self._faults.cancelled(flight)
+                plan.given_up = self._log(plan).cancelled(target, now, flight)
                 raise
             else:
                 plan.reply = reply
-                result = self._answered(outgoing, target, flight, now, reply, log)
+                result = self._answered(plan, target, flight, now, reply)
                 if result is not None:
-                    if tries <= 0 or not self._should_better(result):
-                        return log.finish(result)
-                    log.keep(result, self._clock() - now)
+                    if not tries or reply.code == _SUCCESS or not self._should_better(result):
+                        return self._finish(plan, result)
+                    self._log(plan).keep(result, self._clock() - now)
             failed.append(target.broker)
-            error_now = log.error
-            if tries <= 0 or self._clock() >= deadline or not _may_go_on(error_now):
+            log, now = self._log(plan), self._clock()
+            if not tries or now >= deadline or not _may_go_on(log.error):
                 break
             self.counters.retries += 1
-            if isinstance(error_now, (ConnectFailedError, UnknownTopicError)):
+            if isinstance(log.error, (ConnectFailedError, UnknownTopicError)):
                 entry = yield from self._refresh(entry, deadline)
+                now = self._clock()
         if log.kept is not None:
-            return log.finish(log.kept)
+            return self._finish(plan, log.kept)
         raise log.give_up(began, deadline, None)
 
-    def _locate(self, topic: str, began: float, deadline: float, log: AttemptLog) -> Op[TopicEntry]:
+    def _log(self, plan: Plan) -> AttemptLog:
+        """The story of a send: most have none, because all went well and nobody listens."""
+        log = plan.log
+        if log is None:
+            log = plan.log = AttemptLog(self.instance, self.counters, plan.outgoing, self.hooks)
+        return log
+
+    def _finish(self, plan: Plan, result: SendResult) -> SendResult:
+        """The result as the user gets it."""
+        counters, outgoing = self.counters, plan.outgoing
+        counters.sent += 1
+        counters.messages += len(outgoing.messages)
+        counters.bytes += len(outgoing.body)
+        return result if plan.log is None else plan.log.finish(result)
+
+    def _locate(self, plan: Plan, began: float, deadline: float) -> Op[TopicEntry]:
+        topic = plan.outgoing.topic
         try:
             return (yield from locate_topic(self.instance, topic, deadline, *self.defaults))
         except RouteError as error:
-            raise log.give_up(began, deadline, error) from error
+            raise self._log(plan).give_up(began, deadline, error) from error
 
     def _refresh(self, entry: TopicEntry, deadline: float) -> Op[TopicEntry]:
         """Ask for the route again before a retry: the broker may have moved.
@@ -321,16 +344,6 @@ class Sender:
 
     # -- one attempt ------------------------------------------------------------------------
 
-    def _tries(self, plan: Plan) -> int:
-        config = self.config
-        return tries_allowed(
-            plan.mode,
-            pinned=plan.is_pinned,
-            retries=config.retries,
-            async_retries=config.async_retries,
-            ordered_retries=config.ordered_retries,
-        )
-
     def queues_of(self, entry: TopicEntry) -> TopicQueues:
         """The queues of a topic with what the fault table thinks of them."""
         queues = entry.derived.get("queues")
@@ -346,36 +359,32 @@ class Sender:
         entry: TopicEntry,
         now: float,
         failed: list[str],
-        log: AttemptLog,
         began: float,
         deadline: float,
     ) -> SendTarget:
         queue = plan.queue
         if queue is None:
             queues: TopicQueues = entry.derived.get("queues") or self.queues_of(entry)
-            selector = plan.selector
-            if selector is best_queue:
+            if plan.selector is best_queue:
                 queue = queues.best(self.positions, now, failed)
             else:
                 queue = self._select(plan, queues, now, failed)
                 if plan.is_pinned:
                     plan.queue = queue
-        key = (queue, plan.outgoing.is_batch, self.group)
-        target = entry.derived.get(key)
+        target = entry.derived.get((queue, plan.outgoing.is_batch, self.group))
         if target is None:
             try:
-                target = target_for(
-                    self.instance,
-                    self.group,
-                    entry,
-                    queue,
-                    is_batch=plan.outgoing.is_batch,
-                    defaults=self.defaults,
-                )
+                target = self._target(entry, queue, is_batch=plan.outgoing.is_batch)
             except RouteError as error:
-                raise log.give_up(began, deadline, error) from error
-            entry.derived[key] = target
+                raise self._log(plan).give_up(began, deadline, error) from error
         return cast("SendTarget", target)
+
+    def _target(self, entry: TopicEntry, queue: MessageQueue, *, is_batch: bool) -> SendTarget:
+        target = target_for(
+            self.instance, self.group, entry, queue, is_batch=is_batch, defaults=self.defaults
+        )
+        entry.derived[queue, is_batch, self.group] = target
+        return target
 
     def _select(
         self, plan: Plan, queues: TopicQueues, now: float, failed: list[str]
@@ -407,88 +416,53 @@ class Sender:
         deadline: float,
         tries_left: int,
     ) -> float:
-        if plan.is_pinned:
+        if plan.is_pinned or not self.queues_of(entry).another_usable(target.queue.broker, now):
             return deadline
         cap = self.config.attempt_timeout
         if cap == AUTO:
-            cap = default_attempt_timeout(plan.timeout, self._tries(plan))
-        another = self.queues_of(entry).another_usable(target.queue.broker, now)
-        return attempt_deadline(now, deadline, cap, tries_left=tries_left, another_usable=another)
+            cap = default_attempt_timeout(plan.timeout, self._tries[plan.mode, False])
+        return attempt_deadline(now, deadline, cap, tries_left=tries_left, another_usable=True)
 
     def _answered(
-        self,
-        outgoing: Outgoing,
-        target: SendTarget,
-        flight: Flight,
-        began: float,
-        reply: Reply,
-        log: AttemptLog,
+        self, plan: Plan, target: SendTarget, flight: Flight, began: float, reply: Reply
     ) -> SendResult | None:
         """Learn from an answer; the result if the message is stored."""
         now = reply.arrived
-        self.instance.faults.replied(flight, now, reply.code)
+        self._faults.replied(flight, now, reply.code)
         try:
             if reply.code in STORED:
-                result = read_result(reply, outgoing, target)
-                log.error = None
-                log.stored(target, began, now, result)
+                result = read_result(reply, plan.outgoing, target)
+                self.counters.answered(target.broker, now - began)
+                if plan.log is not None or self.hooks.after_attempt:
+                    self._log(plan).stored(target, began, now, result)
                 return result
             raise error_for(reply.code, reply.remark, target.broker)
         except (BrokerError, ProtocolError) as error:
-            log.failed(target, began, now, error, flight)
+            self._log(plan).failed(target, began, now, error, flight)
             return None
 
     def _broke(
-        self,
-        target: SendTarget,
-        flight: Flight,
-        began: float,
-        error: RocketMQError,
-        log: AttemptLog,
+        self, plan: Plan, target: SendTarget, flight: Flight, began: float, error: RocketMQError
     ) -> None:
         now = self._clock()
         if isinstance(error, (LocalProtocolError, ClientClosedError)):  # not the broker's fault
-            self.instance.faults.cancelled(flight)
+            self._faults.cancelled(flight)
         else:
-            self.instance.faults.broke(flight, now, error)
-        log.failed(target, began, now, error, flight)
+            self._faults.broke(flight, now, error)
+        self._log(plan).failed(target, began, now, error, flight)
 
-    def _written(self, target: SendTarget, flight: Flight, began: float, log: AttemptLog) -> None:
+    def _written(self, plan: Plan, target: SendTarget, flight: Flight, began: float) -> None:
         now = self._clock()
-        self.instance.faults.settled(flight, now)
+        self._faults.settled(flight, now)
         self.counters.oneway += 1
-        log.written(target, began, now)
+        if self.hooks.after_attempt:
+            self._log(plan).written(target, began, now)
 
     def _should_better(self, result: SendResult) -> bool:
-        return result.status is not SendStatus.OK and should_retry_status(
-            result.status,
-            retry_when_not_stored=self.config.retry_another_broker_when_not_stored,
-        )
+        when_not_stored = self.config.retry_another_broker_when_not_stored
+        return should_retry_status(result.status, retry_when_not_stored=when_not_stored)
 
 
 def _may_go_on(error: RocketMQError | None) -> bool:
     """Whether another attempt makes sense; without an error a stored one is to be bettered."""
     return error is None or is_retryable(error)
-
-
-def _as_batch(messages: object) -> Sequence[Message]:
-    if isinstance(messages, (list, tuple)):
-        return messages
-    if isinstance(messages, Iterable) and not isinstance(messages, (str, bytes, Mapping)):
-        return list(messages)
-    raise InvalidMessageError(
-        f"message is a {type(messages).__name__}: give a Message, or a list of them"
-    )
-
-
-def _check_queue(queue: object, selector: object, outgoing: Outgoing) -> None:
-    if selector is not None:
-        raise InvalidMessageError("queue and selector exclude one another: give one of them")
-    if not isinstance(queue, MessageQueue):
-        raise InvalidMessageError(
-            f"queue is {queue!r}: give a MessageQueue, e.g. one of publish_queues()"
-        )
-    if queue.topic != outgoing.message.topic:
-        raise InvalidMessageError(
-            f"queue belongs to topic {queue.topic!r}, the message to {outgoing.message.topic!r}"
-        )

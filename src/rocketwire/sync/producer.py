@@ -13,9 +13,10 @@ from rocketwire.core.admin import create_topic
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.many import ManySender, run_together
+from rocketwire.core.plan import Plan
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import Selector
-from rocketwire.core.send import Plan, Sender
+from rocketwire.core.send import Sender
 from rocketwire.core.stats import ProducerStats
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError
