@@ -81,13 +81,16 @@ def test_an_unknown_request_is_answered_and_not_ignored(
     assert name_server.call(12345).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
-def test_nothing_is_left_behind(cluster: EmbeddedCluster) -> None:
+def test_nothing_is_left_behind() -> None:
+    threads = set(threading.enumerate())
+    cluster = EmbeddedCluster(flush="sync").start()
     folder, port = cluster.folder, cluster.broker("broker-a").port
-    before = {t.name for t in threading.enumerate()}
-    assert any(name.startswith("rocketwire") for name in before)
+    with WireClient(cluster.broker("broker-a").address) as client:
+        client.send_message("t")
+    assert set(threading.enumerate()) - threads
     cluster.stop()
     assert not folder.exists()
-    assert not any(t.name.startswith("rocketwire") for t in threading.enumerate())
+    assert set(threading.enumerate()) <= threads
     with socket.socket() as free:
         free.bind(("127.0.0.1", port))
     with pytest.raises(ClientClosedError, match="not running"):

@@ -189,9 +189,7 @@ def producer_heartbeat(client: WireClient, client_id: str, group: str) -> None:
     assert client.call(RequestCode.HEART_BEAT, {}, json.dumps(body).encode()).code == 0
 
 
-def test_an_undecided_producer_is_asked_and_may_decide_then(
-    client: WireClient, topic: str
-) -> None:
+def test_an_undecided_producer_is_asked_and_may_decide_then(client: WireClient, topic: str) -> None:
     producer_heartbeat(client, "asked", "tg-ask")
     prepared = prepare(client, topic, b"ask", "tg-ask")
     question = client.receive()
