@@ -50,10 +50,12 @@ def check_message(message: Message, max_size: int) -> None:
         raise InvalidMessageError(_about_size(size, max_size))
     if message.properties:
         _check_properties(message)
-    for name in ("tags", "keys", "sharding_key"):
-        value = getattr(message, name)
-        if value is not None:
-            _check_text(name, value)
+    if message.tags is not None:
+        _check_text("tags", message.tags)
+    if message.keys is not None:
+        _check_text("keys", message.keys)
+    if message.sharding_key is not None:
+        _check_text("sharding_key", message.sharding_key)
     if message.delay_level or message.deliver_at is not None or message.flag:
         _check_numbers(message)
 

@@ -61,7 +61,7 @@ class MessageIdMaker:
         month: which month a moment is in.
     """
 
-    __slots__ = ("_clock_ms", "_month", "_month_of", "_next", "_prefix")
+    __slots__ = ("_clock_ms", "_head", "_month", "_month_of", "_next", "_prefix")
 
     def __init__(
         self,
@@ -80,6 +80,8 @@ class MessageIdMaker:
         self._next = count(counter_start).__next__
         self._month_of = month
         self._month = (0, 0)
+        #: The last moment that an id was made at, and the beginning of such ids.
+        self._head = (-1, "")
 
     @property
     def prefix(self) -> str:
@@ -89,10 +91,18 @@ class MessageIdMaker:
     def next(self) -> str:
         """A new id."""
         now = self._clock_ms()
+        moment, head = self._head
+        if moment != now:
+            head = self._head_at(now)
+        return f"{head}{self._next() & 0xFFFF:04X}"
+
+    def _head_at(self, now: int) -> str:
         start, end = self._month
         if not start <= now < end:
             start = self._turn(now)
-        return f"{self._prefix}{(now - start) & 0xFFFFFFFF:08X}{self._next() & 0xFFFF:04X}"
+        head = f"{self._prefix}{(now - start) & 0xFFFFFFFF:08X}"
+        self._head = (now, head)
+        return head
 
     def next_many(self, number: int) -> list[str]:
         """Several new ids with one look at the clock.
@@ -101,11 +111,7 @@ class MessageIdMaker:
         """
         ids: list[str] = []
         while len(ids) < number:
-            now = self._clock_ms()
-            start, end = self._month
-            if not start <= now < end:
-                start = self._turn(now)
-            head = f"{self._prefix}{(now - start) & 0xFFFFFFFF:08X}"
+            head = self._head_at(self._clock_ms())
             share = min(number - len(ids), 0x8000)
             ids.extend([f"{head}{self._next() & 0xFFFF:04X}" for _ in range(share)])
         return ids

@@ -15,10 +15,14 @@ from rocketwire.wire.binary_header import encode_ext
 from rocketwire.wire.codes import CLIENT_VERSION, Language, RequestCode
 from rocketwire.wire.framing import MAX_FRAME
 
-_start = struct.Struct(">IIhBhiiii")
-_int32 = struct.Struct(">i")
+_pack_start = struct.Struct(">IIhBhiiii").pack
+_pack_int32 = struct.Struct(">i").pack
 _FIXED: Final = 21
 _BINARY: Final = 1 << 24
+_PYTHON: Final = int(Language.PYTHON)
+#: A time of birth has 13 digits until the year 2286, so that its name and size belong to the prefix.
+_DIGITS: Final = 13
+_BORN_FIELD: Final = b"\x00\x01g\x00\x00\x00\x0d"
 
 
 def send_fields(
@@ -50,50 +54,55 @@ def send_fields(
 class SendRequest:
     """A send, ready for any connection."""
 
-    __slots__ = ("_ext", "body", "code")
+    __slots__ = ("_born_ms", "_prefix", "_properties", "body", "code")
 
-    def __init__(self, code: int, ext: bytes, body: bytes | memoryview) -> None:
+    def __init__(
+        self, code: int, prefix: bytes, born_ms: int, properties: bytes, body: bytes | memoryview
+    ) -> None:
         self.code = code
-        self._ext = ext
+        self._prefix = prefix
+        self._born_ms = born_ms
+        self._properties = properties
         self.body = body
 
     def head(self, opaque: int, flag: int = 0) -> bytes:
         """Length, header kind and header."""
-        ext = self._ext
-        header = _FIXED + len(ext)
-        total = header + len(self.body) + 4
+        properties = self._properties
+        if properties:  # an absent field and an empty one are the same to brokers
+            properties = b"\x00\x01i%b%b" % (_pack_int32(len(properties)), properties)
+        ext = len(self._prefix) + _DIGITS + len(properties)
+        total = 4 + _FIXED + ext + len(self.body)
         if total > MAX_FRAME - 4:
             raise LocalProtocolError(
                 f"request of {total + 4} bytes: at most {MAX_FRAME} fit into a frame"
             )
-        return (
-            _start.pack(
-                total,
-                _BINARY | header,
-                self.code,
-                Language.PYTHON,
-                CLIENT_VERSION,
-                opaque,
-                flag,
-                0,
-                len(ext),
-            )
-            + ext
+        start = _pack_start(
+            total,
+            _BINARY | (_FIXED + ext),
+            self.code,
+            _PYTHON,
+            CLIENT_VERSION,
+            opaque,
+            flag,
+            0,
+            ext,
         )
+        return b"%b%b%013d%b" % (start, self._prefix, self._born_ms, properties)
 
 
 class SendTemplate:
     """Makes binary send requests to one queue."""
 
-    __slots__ = ("_by_flags", "_code", "_fields")
+    __slots__ = ("_by_flags", "_code", "_fields", "_usual")
 
     def __init__(self, fields: dict[str, str]) -> None:
         self._fields = fields
         self._code = (
             RequestCode.SEND_BATCH_MESSAGE if "m" in fields else RequestCode.SEND_MESSAGE_V2
         )
-        # Nearly always one entry; flags are chosen by the application, so it is kept small.
+        # Flags are chosen by the application, so this is kept small.
         self._by_flags: dict[tuple[int, int], bytes] = {}
+        self._usual = self._prefix(0, 0)
 
     def request(
         self,
@@ -104,17 +113,16 @@ class SendTemplate:
         body: bytes | memoryview,
     ) -> SendRequest:
         """The request for one message or one batch body."""
-        prefix = self._by_flags.get((system_flag, flag)) or self._prefix(system_flag, flag)
-        born = b"%d" % born_ms
-        ext = prefix + _int32.pack(len(born)) + born
-        if properties:
-            ext = b"".join((ext, b"\x00\x01i", _int32.pack(len(properties)), properties))
-        return SendRequest(self._code, ext, body)
+        if system_flag or flag:
+            prefix = self._by_flags.get((system_flag, flag)) or self._prefix(system_flag, flag)
+        else:
+            prefix = self._usual
+        return SendRequest(self._code, prefix, born_ms, properties, body)
 
     def _prefix(self, system_flag: int, flag: int) -> bytes:
         if len(self._by_flags) > 64:
             self._by_flags.clear()
         fields = self._fields | {"f": str(system_flag), "h": str(flag)}
-        prefix = encode_ext(fields) + b"\x00\x01g"
+        prefix = encode_ext(fields) + _BORN_FIELD
         self._by_flags[system_flag, flag] = prefix
         return prefix
