@@ -14,6 +14,7 @@ from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.group_session import GroupSession
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core import group_view
+from rocketwire.core.consume_trace import EXCEPTION, FAILED, SUCCESS, ConsumeTracer
 from rocketwire.core.consumer_stats import ConsumerStats
 from rocketwire.core.group import Group
 from rocketwire.core.pull import TagFilter, tag_filter
@@ -23,6 +24,7 @@ from rocketwire.core.workload import Limits, Work, Workload
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.hooks import HookSet
 from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.offset_file import OffsetFile
 from rocketwire.registry import make_config
 
 _log = logging.getLogger("rocketwire.consumer")
@@ -84,6 +86,8 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
         self._stop_wanted = False
         self._is_leaving = False
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self._file: OffsetFile | None = None
+        self._tracer: ConsumeTracer | None = None
 
     def _opened(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -136,15 +140,22 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
             raise ConfigError("nothing is subscribed to: call subscribe(topic) first")
         instance, config = self._instance, self._config
         self._workload = self._make_workload()
-        group = Group(instance, config, self._workload, HookSet(config.hooks))
+        self._file = OffsetFile(config.offsets_folder, config.group) if config.broadcast else None
+        group = Group(instance, config, self._workload, HookSet(config.hooks), self._file)
         group.subscribe(self._subscriptions)
+        self._tracer = group.tracer
         session = GroupSession(group)
         try:
             await session.join()
         except BaseException:
             await session.close()
+            self._close_file()
             raise
         return session
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def _make_workload(self) -> Workload:
         instance = self._instance
@@ -165,6 +176,7 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                     _log.warning("a handler was still at work when its consumer left the group")
             finally:
                 self._session, self._is_leaving = None, False
+                self._close_file()
 
     def stop(self) -> None:
         """End ``run`` or an iteration soon; may be called from any thread or signal handler."""
@@ -246,23 +258,28 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                 turn = loop.time()
 
     async def _handle(self, handler: Handler, work: Work) -> None:
-        batch = self._config.batch
+        tracer = self._tracer
+        trace = None if tracer is None else tracer.begin(work.messages)
         try:
-            result = handler(list(work.messages) if batch > 1 else work.messages[0])
+            result = handler(work.messages if self._config.batch > 1 else work.messages[0])
             if isinstance(result, Awaitable):
                 result = await result
         except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
             _log.warning("a handler failed at %s", work.messages[0].message_id, exc_info=error)
             self._failed(work, Retry(), error)
+            code = EXCEPTION
         except BaseException:
             self._workload.release(work)
             raise
         else:
             retry = wanted_retry(result)
+            code = SUCCESS if retry is None else FAILED
             if retry is None:
                 self._succeeded(work)
             else:
                 self._failed(work, retry, None)
+        if tracer is not None:
+            tracer.end(trace, code)
 
     def _succeeded(self, work: Work) -> None:
         self._workload.finish(work)
@@ -347,7 +364,7 @@ class _Iteration:
                 await consumer.leave()
             consumer._stop_wanted = False  # noqa: SLF001
             raise StopAsyncIteration
-        return list(work.messages) if consumer._config.batch > 1 else work.messages[0]  # noqa: SLF001
+        return work.messages if consumer._config.batch > 1 else work.messages[0]  # noqa: SLF001
 
     def __del__(self) -> None:
         work = self._in_hand

@@ -8,6 +8,7 @@ its heartbeats.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -27,6 +28,8 @@ _log = logging.getLogger("rocketwire.consumer")
 
 #: How long a failed part rests before it is started again.
 _PAUSE: Final = 1.0
+#: How long leaving waits for traces that are not sent yet.
+_TRACE_LIMIT: Final = 3.0
 
 
 class GroupSession:
@@ -56,14 +59,24 @@ class GroupSession:
         self._keep(lambda: keep_watch(group))
         if group.needs_locks:
             self._keep(lambda: keep_locks(group))
+        if group.tracer is not None:
+            self._keep(group.tracer.keep_shipping)
 
     async def leave(self, limit: float) -> bool:
         """Finish what handlers have in hand, commit, say goodbye; False if time ran out."""
         deadline = self.group.instance.clock() + limit
         try:
-            return await self._control.run(leave(self.group, deadline))
+            is_clean = await self._control.run(leave(self.group, deadline))
+            await self._ship_last_traces()
         finally:
             await self.close()
+        return is_clean
+
+    async def _ship_last_traces(self) -> None:
+        if self.group.tracer is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TRACE_LIMIT):
+                    await self._control.run(self.group.tracer.ship())
 
     async def close(self) -> None:
         """End everything as it is."""

@@ -79,7 +79,6 @@ class ConsumerCounters:
         self.commits = 0
         self.pauses = 0
         self.moved_offsets = 0
-        self.trace_dropped = 0
 
     def snapshot(
         self,
@@ -88,6 +87,7 @@ class ConsumerCounters:
         held: int,
         held_bytes: int,
         in_hand: int,
+        trace_dropped: int,
         queues: tuple[QueueState, ...],
     ) -> ConsumerStats:
         """The numbers now."""
@@ -97,5 +97,6 @@ class ConsumerCounters:
             held=held,
             held_bytes=held_bytes,
             in_hand=in_hand,
+            trace_dropped=trace_dropped,
             queues=queues,
         )

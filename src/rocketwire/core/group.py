@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.allocation import allocation_named
 from rocketwire.core.bell import Bell
+from rocketwire.core.consume_trace import ConsumeTracer
 from rocketwire.core.consumer_stats import ConsumerCounters
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
@@ -74,6 +75,7 @@ class Group:
         self.retry_topic = RETRY_PREFIX + config.group
         self.allocate = allocation_named(config.allocation)
         self.counters = ConsumerCounters()
+        self.tracer = ConsumeTracer(instance, config) if config.trace else None
         self.subscriptions: dict[str, TagFilter] = {}
         self.version = 0
         #: Our queues, and those that are on their way out.

@@ -166,7 +166,11 @@ def commit(group: Group, queues: Sequence[ProcessQueue], deadline: float) -> Op[
     if not changed:
         return True
     if group.local is not None:
-        group.local.save(changed)
+        try:
+            group.local.save(changed)
+        except OSError as error:
+            log.warning("offsets could not be written, they are tried again: %s", error)
+            return False
         done = list(changed)
     else:
         try:

@@ -25,6 +25,7 @@ def stats(group: Group) -> ConsumerStats:
         held=workload.held,
         held_bytes=workload.held_bytes,
         in_hand=workload.in_hand,
+        trace_dropped=0 if group.tracer is None else group.tracer.dropped,
         queues=tuple(
             sorted(
                 (_state(group, held, positions[held.queue]) for held in every),

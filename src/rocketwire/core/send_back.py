@@ -168,7 +168,7 @@ def _again_in_order(group: Group, work: Work, retry: Retry, error: Exception | N
     group.workload.close(work)
     if again:
         yield from sleep(resume_at)
-        group.workload.look_again(work.process_queue)
+        group.workload.resume(work.process_queue, resume_at)
 
 
 def _is_worn_out(group: Group, message: StoredMessage) -> bool:

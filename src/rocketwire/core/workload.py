@@ -34,7 +34,7 @@ class Work:
     """Messages of one queue in one handler's hand."""
 
     process_queue: ProcessQueue
-    messages: Sequence[StoredMessage]
+    messages: list[StoredMessage]
     epoch: int
     began: float
     #: Whether it took too long and was taken care of without its handler.
@@ -180,6 +180,13 @@ class Workload:
     def look_again(self, queue: ProcessQueue) -> None:
         """Something changed for a queue: its lock came back, or its pause is over."""
         with self.lock:
+            self._list(queue)
+
+    def resume(self, queue: ProcessQueue, moment: float) -> None:
+        """A rest that was to end at a moment is over, be the clock a little behind it."""
+        with self.lock:
+            if queue.resume_at <= moment:
+                queue.resume_at = 0.0
             self._list(queue)
 
     # -- coming back -------------------------------------------------------------------------

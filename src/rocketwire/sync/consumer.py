@@ -27,6 +27,7 @@ from rocketwire.aio.consumer import (
     wanted_retry,
 )
 from rocketwire.consumer_config import ConsumerConfig
+from rocketwire.core.consume_trace import EXCEPTION, FAILED, SUCCESS, ConsumeTracer
 from rocketwire.core.consumer_stats import ConsumerStats
 from rocketwire.core.pull import TagFilter, tag_filter
 from rocketwire.core.send_back import Retry
@@ -98,6 +99,11 @@ class _Member(AsyncConsumer):
         self._stop_wanted = False
 
     @property
+    def tracer(self) -> ConsumeTracer | None:
+        """Records what handlers do."""
+        return self._tracer
+
+    @property
     def is_member(self) -> bool:
         """Whether the group knows us."""
         return self._session is not None
@@ -111,11 +117,13 @@ class _Member(AsyncConsumer):
         drivers = [self._driver, self._upkeep_driver]
         if self._session is not None:
             drivers += self._session.drivers
+        numbers = [number for driver in drivers for number in driver.descriptors()]
+        if self._file is not None:
+            numbers.append(self._file.descriptor)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for driver in drivers:
-            for number in driver.descriptors():
-                with contextlib.suppress(OSError):
-                    os.dup2(nothing, number)
+        for number in numbers:
+            with contextlib.suppress(OSError):
+                os.dup2(nothing, number)
         os.close(nothing)
         self._state = "closed"
 
@@ -320,22 +328,27 @@ class Consumer:
             self._stops.put(error)
 
     def _handle_all(self, member: _Member, call: Handler) -> None:
-        is_batch = self._config.batch > 1
+        is_batch, tracer = self._config.batch > 1, member.tracer
         while (work := member.next_work()) is not None:
+            trace = None if tracer is None else tracer.begin(work.messages)
+            code = EXCEPTION
             try:
                 result = call(work.messages if is_batch else work.messages[0])
             except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
                 _log.warning("a handler failed at %s", work.messages[0].message_id, exc_info=error)
                 member.failed(work, Retry(), error)
-                continue
             except BaseException:
                 member.release(work)
                 raise
-            retry = wanted_retry(result)
-            if retry is None:
-                member.succeeded(work)
             else:
-                member.failed(work, retry, None)
+                retry = wanted_retry(result)
+                code = SUCCESS if retry is None else FAILED
+                if retry is None:
+                    member.succeeded(work)
+                else:
+                    member.failed(work, retry, None)
+            if tracer is not None:
+                tracer.end(trace, code)
 
     def __iter__(self) -> Iterator[Any]:
         """Messages one by one (lists, where ``batch`` is above 1).
