@@ -21,7 +21,7 @@ from rich.console import Console
 
 from rocketwire.cli import failures
 from rocketwire.cli.output import make_console, to_json
-from rocketwire.config import ProducerConfig, ReaderConfig, canonical, from_mapping
+from rocketwire.config import ClientConfig, ProducerConfig, ReaderConfig, canonical, from_mapping
 from rocketwire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Invocation:
         """Whether a person watches, so that a screen may be drawn again and again."""
         return self.console.is_terminal and not self.as_json
 
-    def settings(self, kind: type[ProducerConfig | ReaderConfig], **own: Any) -> dict[str, Any]:
+    def settings(self, kind: type[ClientConfig], **own: Any) -> dict[str, Any]:
         """The settings for a kind of client; ``own`` are this command's, weaker than all."""
         known = {canonical(spec.name) for spec in dataclasses.fields(kind)}
         values = {"nameservers": DEFAULT_NAME_SERVER} | {canonical(k): v for k, v in own.items()}
@@ -77,6 +77,12 @@ class Invocation:
         from rocketwire.sync.reader import Reader
 
         return Reader(config=self.settings(ReaderConfig, **own))
+
+    def consumer_settings(self) -> dict[str, Any]:
+        """The settings for a consumer."""
+        from rocketwire.consumer_config import ConsumerConfig
+
+        return self.settings(ConsumerConfig)
 
     def admin(self, **own: Any) -> Admin:
         """A client for questions about clusters and topics, not yet started."""
@@ -153,10 +159,15 @@ def parse_options(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
-    """Refuse names that no client knows; the producer knows the most, the reader has a few more."""
-    readers_own = {canonical(spec.name) for spec in dataclasses.fields(ReaderConfig)}
-    rest = {k: v for k, v in settings.items() if canonical(k) not in readers_own}
-    from_mapping(ProducerConfig, rest)
+    """Refuse names that no client knows; values are checked by the client that uses them."""
+    from rocketwire.consumer_config import ConsumerConfig
+
+    others = {
+        canonical(spec.name)
+        for kind in (ReaderConfig, ConsumerConfig)
+        for spec in dataclasses.fields(kind)
+    }
+    from_mapping(ProducerConfig, {k: v for k, v in settings.items() if canonical(k) not in others})
 
 
 _connection_options: Final = {

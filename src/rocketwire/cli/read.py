@@ -82,7 +82,7 @@ def read(  # noqa: PLR0913 - each narrows what is read
                 tags=tag,
                 follow=follow,
             )
-        show = _as_json if here.as_json else _as_body if raw else _as_line
+        show = show_json if here.as_json else show_body if raw else show_line
         count = 0
         for message in islice(found, limit):
             show(here, message)
@@ -144,7 +144,8 @@ def _queue(reader: Reader, topic: str, text: str) -> MessageQueue:
     return wanted
 
 
-def _as_line(here: Invocation, message: StoredMessage) -> None:
+def show_line(here: Invocation, message: StoredMessage) -> None:
+    """A message as a line for people."""
     queue = message.queue
     line = Text()
     line.append(f"{message.stored_at.astimezone():%H:%M:%S.%f}"[:-3], style="dim")
@@ -157,11 +158,13 @@ def _as_line(here: Invocation, message: StoredMessage) -> None:
     here.console.print(line, soft_wrap=True)
 
 
-def _as_json(here: Invocation, message: StoredMessage) -> None:
+def show_json(here: Invocation, message: StoredMessage) -> None:
+    """A message as a line of JSON."""
     here.emit(describe(message))
 
 
-def _as_body(here: Invocation, message: StoredMessage) -> None:
+def show_body(here: Invocation, message: StoredMessage) -> None:
+    """A message's body, and nothing else."""
     sys.stdout.buffer.write(message.body + b"\n")
     sys.stdout.buffer.flush()
 
