@@ -13,16 +13,27 @@ if TYPE_CHECKING:
 
     from rocketwire.spark.dedupe import deduplicate
     from rocketwire.spark.local_session import session
+    from rocketwire.spark.pipelines.publish import PublishResult, publish
     from rocketwire.spark.progress import Lag, lag
 
 _HOMES = {
     "Lag": "progress",
+    "PublishResult": "pipelines.publish",
     "deduplicate": "dedupe",
     "lag": "progress",
+    "publish": "pipelines.publish",
     "session": "local_session",
 }
 
-__all__ = ["Lag", "deduplicate", "lag", "register", "session"]
+__all__ = [
+    "Lag",
+    "PublishResult",
+    "deduplicate",
+    "lag",
+    "publish",
+    "register",
+    "session",
+]
 
 
 def register(spark: SparkSession) -> None:

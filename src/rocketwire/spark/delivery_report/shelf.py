@@ -1,0 +1,96 @@
+"""The folder that the tables go to."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from rocketwire.errors import ConfigError
+from rocketwire.version import __version__
+
+_log = logging.getLogger("rocketwire.spark")
+
+_MARK: Final = "_rocketwire_report.json"
+#: Columns with a moment: seconds since 1970 while we calculate, timestamps in the tables.
+_MOMENTS: Final = frozenset(
+    {"at", "until", "begin", "end", "first_at", "last_at", "first_violation"}
+)
+
+
+class Shelf:
+    """Writes tables as Parquet, one folder each, and gives them back for reading.
+
+    Args:
+        spark: the session.
+        folder: a path here, or an address of any file system that Spark knows.
+
+    Raises:
+        ConfigError: there is something in the folder that no report put there.
+    """
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark = spark
+        self._folder = folder.rstrip("/")
+        self.paths: dict[str, str] = {}
+        if is_local(folder):
+            self._claim(Path(local_path(folder)))
+
+    def _claim(self, folder: Path) -> None:
+        """Refuse to overwrite the tables of somebody else."""
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(f"tables {str(folder)!r} is no folder: give the path of one")
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / _MARK).exists():
+            raise ConfigError(
+                f"tables {str(folder)!r} has other things in it: give an empty or a new folder"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _MARK).write_text(json.dumps({"made by": f"rocketwire {__version__}"}) + "\n")
+
+    def put(self, name: str, table: DataFrame, *, files: int | None = 1) -> DataFrame:
+        """Write a table over an older one; returns it as written, with moments as numbers.
+
+        Args:
+            name: of the table.
+            table: its rows.
+            files: how many files to write; None for as many as Spark has parts.
+        """
+        path = f"{self._folder}/{name}"
+        moments = {
+            column: f.timestamp_micros((f.col(column) * 1_000_000).cast("bigint"))
+            for column in table.columns
+            if column in _MOMENTS
+        }
+        shown = table.withColumns(moments) if moments else table
+        whole = shown if files is None else shown.coalesce(files)
+        whole.write.mode("overwrite").parquet(path)
+        self.paths[name] = path
+        written = self._spark.read.schema(shown.schema).parquet(path)
+        numbers = {column: f.col(column).cast("double") for column in moments}
+        return written.withColumns(numbers) if numbers else written
+
+    def discard(self, name: str) -> None:
+        """Remove a table that was only needed for the others."""
+        path = self.paths.pop(name)
+        try:
+            # The only way to a remote file system that needs no further package.
+            jvm = self._spark.sparkContext._jvm  # noqa: SLF001
+            settings = self._spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+            place = jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+            place.getFileSystem(settings).delete(place, True)  # noqa: FBT003 - Java's
+        except Exception as error:  # noqa: BLE001 - a report is not lost for what it leaves behind
+            _log.warning("%s could not be removed: %s", path, error)
+
+
+def is_local(text: str) -> bool:
+    """Whether a place is on this machine's own file system."""
+    return "://" not in text and (not text.startswith("file:") or text.startswith("file:/"))
+
+
+def local_path(text: str) -> str:
+    """A local place as a path."""
+    return text.removeprefix("file:") if text.startswith("file:/") else text

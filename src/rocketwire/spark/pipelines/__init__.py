@@ -1,0 +1,1 @@
+"""Whole jobs on the data source: publish, transform, archive, report."""
