@@ -106,14 +106,16 @@ def test_a_broker_is_gone_with_its_connection() -> None:
 
 
 def test_a_silent_broker_is_forgotten_and_a_beating_one_is_not() -> None:
-    with EmbeddedCluster(brokers=0, broker_timeout=0.4) as cluster:
-        with WireClient(cluster.name_server) as client:
-            register(client, "silent", "127.0.0.1:1")
-            register(client, "beating", "127.0.0.1:2")
-            beat = {"clusterName": "C", "brokerAddr": "127.0.0.1:2", "brokerName": "beating"}
-            while "silent" in decode_cluster_info(client.call(106).body).brokers:
-                assert client.call(904, beat).code == 0
-            assert "beating" in decode_cluster_info(client.call(106).body).brokers
+    with (
+        EmbeddedCluster(brokers=0, broker_timeout=0.4) as cluster,
+        WireClient(cluster.name_server) as client,
+    ):
+        register(client, "silent", "127.0.0.1:1")
+        register(client, "beating", "127.0.0.1:2")
+        beat = {"clusterName": "C", "brokerAddr": "127.0.0.1:2", "brokerName": "beating"}
+        while "silent" in decode_cluster_info(client.call(106).body).brokers:
+            assert client.call(904, beat).code == 0
+        assert "beating" in decode_cluster_info(client.call(106).body).brokers
 
 
 def test_unregistering_one_replica_leaves_the_other(names: WireClient) -> None:
@@ -156,22 +158,26 @@ def test_key_value_configuration(names: WireClient) -> None:
 
 def test_configuration_survives_a_restart(tmp_path) -> None:
     for expected in (ResponseCode.QUERY_NOT_FOUND, 0):
-        with EmbeddedCluster(brokers=0, folder=tmp_path) as cluster:
-            with WireClient(cluster.name_server) as client:
-                assert client.call(101, {"namespace": "N", "key": "k"}).code == expected
-                client.call(100, {"namespace": "N", "key": "k", "value": "v"})
+        with (
+            EmbeddedCluster(brokers=0, folder=tmp_path) as cluster,
+            WireClient(cluster.name_server) as client,
+        ):
+            assert client.call(101, {"namespace": "N", "key": "k"}).code == expected
+            client.call(100, {"namespace": "N", "key": "k", "value": "v"})
 
 
 def test_ordered_topics_are_in_routes_where_that_is_switched_on() -> None:
     for on in (False, True):
-        with EmbeddedCluster(brokers=0, order_routes=on) as cluster:
-            with WireClient(cluster.name_server) as client:
-                conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "foreign:2"}
-                client.call(100, conf)
-                body = loads(register(client).body)
-                assert body == {"table": {"T": "foreign:2"}}
-                route = decode_route(client.call(105, {"topic": "T"}).body)
-                assert route.order_conf == ("foreign:2" if on else None)
+        with (
+            EmbeddedCluster(brokers=0, order_routes=on) as cluster,
+            WireClient(cluster.name_server) as client,
+        ):
+            conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "foreign:2"}
+            client.call(100, conf)
+            body = loads(register(client).body)
+            assert body == {"table": {"T": "foreign:2"}}
+            route = decode_route(client.call(105, {"topic": "T"}).body)
+            assert route.order_conf == ("foreign:2" if on else None)
 
 
 def test_topics_deleted_and_added_by_operators(names: WireClient) -> None:

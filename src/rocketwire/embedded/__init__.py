@@ -5,6 +5,7 @@ from rocketwire.embedded.control import BrokerHandle, ServerHandle
 from rocketwire.embedded.faults import Fault, FaultKind, FaultPlan
 from rocketwire.embedded.journal import Journal, JournalEntry
 from rocketwire.embedded.options import BrokerOptions
+from rocketwire.embedded.process import run_broker
 from rocketwire.embedded.store import StoreSizes
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "JournalEntry",
     "ServerHandle",
     "StoreSizes",
+    "run_broker",
 ]

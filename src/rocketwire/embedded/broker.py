@@ -25,7 +25,7 @@ from rocketwire.embedded.offsets import GroupTable, OffsetTable
 from rocketwire.embedded.options import BrokerOptions, check_name, parse_delays
 from rocketwire.embedded.pulls import HeldPulls
 from rocketwire.embedded.register_body import encode_register_body
-from rocketwire.embedded.registration import Registrar
+from rocketwire.embedded.registration import Registrar, split_address
 from rocketwire.embedded.remote_control import ACTIONS, CONTROL_CODE, RemoteControl
 from rocketwire.embedded.schedule import DelaySchedule
 from rocketwire.embedded.server import Server
@@ -80,6 +80,8 @@ class Broker(Server):
         **server_options: Any,
     ) -> None:
         check_name("broker name", name)
+        for address in name_servers:
+            split_address(address)
         super().__init__(name, journal, **server_options)
         self.folder = folder
         self.options = options if options is not None else BrokerOptions()
@@ -117,6 +119,13 @@ class Broker(Server):
         self.reserve()
         self._open()
         self.running = True
+        try:
+            await self._serve()
+        except BaseException:
+            self.kill()
+            raise
+
+    async def _serve(self) -> None:
         self.started_at = time.time()
         self.handlers = all_handlers(self)
         control = RemoteControl(lambda name: self if name in {None, self.name} else None, ACTIONS)

@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import logging
 import socket
+from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, cast
 
 from rocketwire.errors import RemoteProtocolError
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from rocketwire.embedded.server import Server
 
 _log: Final = logging.getLogger("rocketwire.embedded")
+#: Bytes of answers made before anything else gets its turn.
+_ENOUGH: Final = 1 << 20
 
 
 class Connection(asyncio.Protocol):
@@ -34,7 +38,11 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._frames = FrameBuffer(server.frame_limit)
         self._out: list[bytes | memoryview] = []
+        self._out_size = 0
         self._holding = False
+        #: Frames that wait until the peer has read what we sent so far.
+        self._backlog: deque[bytes] = deque()
+        self._paused = False
         self._opaque = 0
         self._waiting: dict[int, asyncio.Future[Command]] = {}
 
@@ -58,36 +66,64 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Handle every request in it; their answers leave together."""
         self.last_heard = self.server.loop.time()
-        self._holding = True
         try:
-            for frame in self._frames.feed(data):
+            frames = self._frames.feed(data)
+            if self._backlog or self._paused:
+                self._backlog.extend(frames)
+            else:
+                self._handle(frames)
+        except RemoteProtocolError as error:
+            self._disconnect(error)
+
+    def _handle(self, frames: Iterable[bytes]) -> None:
+        waiting = iter(frames)
+        self._holding, self._out_size = True, 0
+        try:
+            for frame in waiting:
                 command = decode_command(frame)
                 if command.flag & RESPONSE:
                     self._resolve(command)
                 else:
                     self.server.receive(self, command)
-        except RemoteProtocolError as error:
-            _log.warning("%s: %s is disconnected: %s", self.server.name, self.peer, error)
-            self.abort()
+                if self._out_size > _ENOUGH:
+                    # Small requests may have large answers: never make them all at once.
+                    self._backlog.extend(waiting)
+                    self.server.loop.call_soon(self._go_on)
         finally:
             self._holding = False
             if self._out:
                 self._flush()
 
+    def _go_on(self) -> None:
+        if self._backlog and not self._paused and self.open:
+            frames, self._backlog = self._backlog, deque()
+            try:
+                self._handle(frames)
+            except RemoteProtocolError as error:
+                self._disconnect(error)
+
+    def _disconnect(self, error: RemoteProtocolError) -> None:
+        _log.warning("%s: %s is disconnected: %s", self.server.name, self.peer, error)
+        self.abort()
+
     def pause_writing(self) -> None:
         """The peer does not read: stop listening to it until it does."""
+        self._paused = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """It reads again."""
+        self._paused = False
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+            self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer is gone, or we have closed the connection."""
         self._transport = None
         self._out.clear()
+        self._backlog.clear()
         for future in self._waiting.values():
             if not future.done():
                 future.cancel()
@@ -104,6 +140,7 @@ class Connection(asyncio.Protocol):
     def send(self, pieces: list[bytes | memoryview]) -> None:
         """Send bytes; those sent while requests are being handled leave together."""
         self._out += pieces
+        self._out_size += sum(map(len, pieces))
         if not self._holding:
             self._flush()
 

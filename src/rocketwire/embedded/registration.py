@@ -66,6 +66,18 @@ class _LinkProtocol(asyncio.Protocol):
             self.transport.abort()
 
 
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of a name server.
+
+    Raises:
+        ConfigError: they are not both there.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(f"name server {address!r}: give host:port")
+    return host.strip("[]"), int(port)
+
+
 def _trusting() -> ssl.SSLContext:
     """For connections within one cluster, whose certificate a test has made up."""
     context = ssl.create_default_context()
@@ -78,11 +90,8 @@ class NameServerLink:
     """The connection to one name server, made when it is needed."""
 
     def __init__(self, address: str, *, encrypted: bool = False) -> None:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise ConfigError(f"name server {address!r}: give host:port")
         self.address = address
-        self._host, self._port = host.strip("[]"), int(port)
+        self._host, self._port = split_address(address)
         self._protocol: _LinkProtocol | None = None
         self._turn = asyncio.Lock()
         self._tls = _trusting() if encrypted else None
