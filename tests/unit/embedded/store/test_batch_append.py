@@ -1,0 +1,111 @@
+"""The matrix and the loop write the same bytes, and a batch is read with care."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketwire.embedded.store import MessageRefusedError
+from rocketwire.embedded.store.batch_append import BatchPlace, plan_batch
+from rocketwire.embedded.store.batch_matrix import plan_matrix
+from rocketwire.embedded.store.layout import HEAD_V4_SIZE, UNIT
+from rocketwire.wire.java_hash import java_string_hash
+from rocketwire.wire.stored_message import iter_records
+
+HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
+SUFFIX = b"CLUSTER\x01c\x02"
+PLACE = BatchPlace(
+    queue_id=3,
+    queue_offset=70,
+    physical_offset=4096,
+    system_flag=0,
+    born_ms=1_700_000_000_000,
+    born_host=HOST,
+    store_ms=1_700_000_000_123,
+    store_host=HOST,
+    reconsume_times=2,
+)
+
+
+def item(body: bytes, properties: bytes, flag: int = 0) -> bytes:
+    size = 22 + len(body) + len(properties)
+    head = struct.pack(">iiiii", size, 0, 0, flag, len(body))
+    return head + body + struct.pack(">h", len(properties)) + properties
+
+
+@given(
+    st.integers(40, 200),
+    st.integers(0, 40),
+    st.lists(st.sampled_from(["red", "green", "b\x01d"]), min_size=1, max_size=3),
+    st.booleans(),
+    st.sampled_from([b"", SUFFIX]),
+    st.randoms(use_true_random=False),
+)
+def test_the_matrix_writes_what_the_loop_writes(
+    count, size, tags, separator, suffix, chance
+) -> None:
+    items = []
+    for _ in range(count):
+        tag = chance.choice(tags).ljust(5, "x")
+        text = f"KEYS\x01{chance.randrange(1000):04d}\x02TAGS\x01{tag}" + "\x02" * separator
+        # Bodies may look like properties.
+        body = chance.choice([chance.randbytes(size), b"\x02TAGS\x01no\x02".ljust(size)[:size]])
+        items.append(item(body, text.encode(), chance.randrange(-(2**31), 2**31)))
+    body = b"".join(items) * (1 + 4096 // len(b"".join(items)))
+    loop = plan_batch(body, b"topic", suffix, HEAD_V4_SIZE)
+    matrix = plan_matrix(body, b"topic", suffix, HOST, HOST)
+    assert matrix is not None
+    assert matrix.total == loop.total
+    assert matrix.encode(PLACE) == loop.encode(PLACE)
+
+
+def test_every_field_is_where_a_reader_looks_for_it() -> None:
+    body = item(b"one", b"TAGS\x01a", 5) + item(b"three", b"", -5)
+    records = plan_batch(body, b"topic", SUFFIX, HEAD_V4_SIZE).encode(PLACE)
+    first, second = iter_records(records.data)
+    assert (first.body, second.body) == (b"one", b"three")
+    assert (first.flag, second.flag) == (5, -5)
+    assert (first.queue_offset, second.queue_offset) == (70, 71)
+    assert [first.physical_offset, second.physical_offset] == records.offsets
+    assert first.properties == {"TAGS": "a", "CLUSTER": "c"}
+    assert second.properties == {"CLUSTER": "c"}
+    assert (first.reconsume_times, first.queue_id, first.topic) == (2, 3, "topic")
+    units = list(UNIT.iter_unpack(records.units))
+    assert units == [
+        (4096, first.size, java_string_hash("a")),
+        (4096 + first.size, second.size, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"".join(item(b"x" * (200 + n % 2), b"p\x01v\x02") for n in range(40)),
+        b"".join(item(b"x" * 200, b"p\x01vv" if n % 2 else b"p\x01v\x02") for n in range(40)),
+        item(b"x" * 20, b"") * 3,
+        b"\xff" * 5000,
+        item(b"x" * 300, b"") * 20 + b"\0" * 322,
+    ],
+)
+def test_the_matrix_leaves_every_other_batch_to_the_loop(body: bytes) -> None:
+    assert plan_matrix(body, b"t", SUFFIX, HOST, HOST) is None
+
+
+def test_ipv6_batches_go_through_the_loop() -> None:
+    six = bytes(16) + (1).to_bytes(4, "big")
+    body = item(b"x" * 300, b"") * 20
+    assert plan_matrix(body, b"t", SUFFIX, six, HOST) is None
+    place = BatchPlace(0, 0, 0, 0x10, 1, six, 2, HOST)
+    records = plan_batch(body, b"t", SUFFIX, HEAD_V4_SIZE + 12).encode(place)
+    assert {r.born_host for r in iter_records(records.data)} == {"[::]:1"}
+
+
+@given(st.binary(max_size=200))
+def test_any_other_bytes_are_refused_and_nothing_else(data: bytes) -> None:
+    with contextlib.suppress(MessageRefusedError):
+        plan = plan_batch(data, b"t", SUFFIX, HEAD_V4_SIZE)
+        assert sum(22 + b + p for _, _, b, p in plan.items) == len(data)
