@@ -1,0 +1,206 @@
+"""Every code block of the README and the documentation is run."""
+
+import json
+import os
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.docs.markdown_blocks import ROOT, blocks_of, commands_of, pages
+
+from rocketwire.cli.application import COMMANDS, app
+from rocketwire.cli.invocation import parse_options, read_settings_file
+from rocketwire.embedded import EmbeddedCluster
+
+SOURCES = ROOT / "src"
+RUNNER = Path(__file__).with_name("page_runner.py")
+ADDRESS = "127.0.0.1:9876"
+#: Written for other machines, or run by other tests.
+NOT_RUN = ("pip ", "make ", "docker ", "kubectl ", "git ", "spark-submit ", "rocketwire demo", "cd ",
+           "python -m venv", "source ", "pytest", "uvicorn ", "mqadmin ")  # fmt: skip
+KNOWN = {"python", "console", "text", "toml", "json", "yaml", "mermaid", "java", "dockerfile", "sh"}
+LONG_RUNNING = ("rocketwire cluster", "rocketwire broker")
+
+
+def names(page):
+    return str(page.relative_to(ROOT))
+
+
+def marked():
+    for page in pages():
+        needs_spark = any("spark" in b.code for b in blocks_of(page) if b.language == "python")
+        marks = [pytest.mark.spark, pytest.mark.timeout(400)] if needs_spark else []
+        yield pytest.param(page, id=names(page), marks=marks)
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder to run in, with a ``rocketwire`` command on its path."""
+    command = tmp_path / "bin" / "rocketwire"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m rocketwire "$@"\n')
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "here").mkdir()
+    return tmp_path
+
+
+class Page:
+    """Runs one page against one cluster."""
+
+    def __init__(self, page, cluster, place):
+        self.page = page
+        self.cluster = cluster
+        self.place = place
+        self.here = place / "here"
+        self.blocks = blocks_of(page)
+        self.scripts = " ".join(
+            command
+            for b in self.blocks
+            if b.language == "console"
+            for command in commands_of(b.code)
+        )
+        path = [str(place / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        self.environment = os.environ | {
+            "PYTHONPATH": str(SOURCES),
+            "PATH": os.pathsep.join(path),
+            "XDG_CONFIG_HOME": str(place),
+            "NAMESRV_ADDR": cluster.name_server,
+            "TMPDIR": str(place),
+        }
+
+    def here_and_now(self, text):
+        return text.replace(ADDRESS, self.cluster.name_server)
+
+    def run(self):
+        """Python blocks between two console blocks run together, in one process."""
+        pending = []
+        for block in self.blocks:
+            if block.language == "python" and block.title and block.title in self.scripts:
+                target = self.here / block.title
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(self.here_and_now(block.code))
+            elif block.language == "python":
+                if block.title:
+                    (self.here / block.title).write_text(self.here_and_now(block.code))
+                pending.append((block.line, self.here_and_now(block.code)))
+            elif block.language == "console":
+                self.run_python(pending)
+                pending = []
+                for command in commands_of(block.code):
+                    self.run_command(command, block)
+        self.run_python(pending)
+
+    def run_python(self, blocks):
+        if not blocks:
+            return
+        listing = self.place / "blocks.json"
+        listing.write_text(json.dumps(blocks))
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-W",
+                "error::ResourceWarning",
+                str(RUNNER),
+                str(listing),
+                names(self.page),
+            ],
+            cwd=self.here,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{names(self.page)}:\n{done.stdout}\n{done.stderr}"
+        assert "ResourceWarning" not in done.stderr
+
+    def run_command(self, command, block):
+        command = self.here_and_now(command)
+        if command.startswith(NOT_RUN):
+            return
+        if command.startswith(LONG_RUNNING):
+            words = shlex.split(command)
+            check_words(words[1:])
+            return
+        process = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=self.here,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        allowed = {0}
+        try:
+            out, err = process.communicate(timeout=4 if block.endless else 100)
+        except subprocess.TimeoutExpired:
+            assert block.endless, f"{names(self.page)}: {command} does not end"
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+            allowed = {0, 130, -signal.SIGINT}
+        assert process.returncode in allowed, f"{names(self.page)}: {command}\n{out}\n{err}"
+
+
+def check_words(words):
+    """Refuse a command line that the parser would refuse."""
+    import typer
+
+    group = typer.main.get_command(app)
+    name, *rest = words
+    assert name in COMMANDS
+    group.get_command(None, name).make_context(name, rest)
+
+
+@pytest.mark.parametrize("page", list(marked()))
+def test_the_page_runs(page, place):
+    blocks = blocks_of(page)
+    if not any(block.language in {"python", "console"} for block in blocks):
+        return
+    with EmbeddedCluster(3) as cluster:
+        Page(page, cluster, place).run()
+
+
+@pytest.mark.parametrize("page", pages(), ids=names)
+def test_settings_and_data_in_the_page_can_be_read(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for block in blocks_of(page):
+        assert block.language in KNOWN, f"{names(page)}:{block.line}: {block.language!r}"
+        if block.language == "toml":
+            tomllib.loads(block.code)
+            if block.title.endswith("rocketwire.toml"):
+                (tmp_path / "rocketwire.toml").write_text(block.code)
+                assert read_settings_file(None)
+        elif block.language == "json":
+            json.loads(block.code)
+        elif block.language == "yaml":
+            assert yaml.safe_load(block.code)
+
+
+def test_every_command_line_in_the_documentation_is_understood():
+    for page in pages():
+        for block in blocks_of(page):
+            for command in commands_of(block.code) if block.language in {"console", "text"} else ():
+                if command.startswith("rocketwire ") and not set("|&;") & set(command):
+                    words = shlex.split(command)[1:]
+                    if words[0] in {"topic", "group"} or words[0].startswith("-"):
+                        continue
+                    check_words([w for w in words if w != "--help"])
+
+
+def test_options_given_on_the_command_line_are_known_settings():
+    for page in pages():
+        for block in blocks_of(page):
+            for command in commands_of(block.code) if block.language == "console" else ():
+                if command.startswith("rocketwire "):
+                    words = shlex.split(command)
+                    parse_options(w for o, w in pairwise(words) if o == "-o")
