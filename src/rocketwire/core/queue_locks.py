@@ -58,7 +58,7 @@ def lock(group: Group, queues: Iterable[MessageQueue]) -> Op[dict[MessageQueue, 
     for own, reply in answers:
         if not isinstance(reply, Reply) or reply.code != ResponseCode.SUCCESS:
             why = reply.remark if isinstance(reply, Reply) else reply
-            log.warning("queues of %s could not be locked: %s", own[0].broker, why)
+            log.info("queues of %s could not be locked: %s", own[0].broker, why)
             continue
         locked = decode_lock_reply(reply.body)
         found |= {queue: group.on_wire(queue) in locked for queue in own}

@@ -24,9 +24,11 @@ from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Reply
 from rocketwire.wire.headers import consumer_list, decode_consumer_list
 
-#: Pauses while something is not as it should be: short at first, then longer.
-_SHORT = 0.5
+#: Pauses while something is not as it should be: short at first, then longer, up to a limit that
+#: keeps a queue from lying idle when its last owner is done with it.
+_SHORT = 0.25
 _GROWTH = 1.5
+_LONG = 1.0
 
 
 def keep_rebalancing(group: Group) -> Op[None]:
@@ -34,10 +36,19 @@ def keep_rebalancing(group: Group) -> Op[None]:
     clock, usual = group.instance.clock, group.config.rebalance_interval
     pause = _SHORT
     while not group.is_leaving:
-        complete = yield from rebalance(group)
-        pause = usual if complete else min(usual, pause)
-        rang = yield from group.rebalance_bell.wait(clock() + pause)
-        pause = _SHORT if complete or rang else pause * _GROWTH
+        if (yield from rebalance(group)):
+            pause = _SHORT
+            yield from group.rebalance_bell.wait(clock() + usual)
+        else:
+            yield from group.rebalance_bell.wait(clock() + min(usual, pause))
+            # Only the retry topic may be missing for long: a broker may be set up without.
+            limit = usual if _has_all_but_retries(group) else _LONG
+            pause = min(limit, pause * _GROWTH)
+
+
+def _has_all_but_retries(group: Group) -> bool:
+    topics = {queue.topic for queue in group.queues}
+    return topics == set(group.subscriptions) - {group.retry_topic}
 
 
 def rebalance(group: Group) -> Op[bool]:
