@@ -47,7 +47,8 @@ def _flag(kind: str) -> int:
 
 
 def _pack_lz4(body: bytes, _level: int) -> bytes:
-    packed: bytes = _lz4(ConfigError).compress(body)
+    # Java's reader refuses blocks that lean on one another, and with them all that follows.
+    packed: bytes = _lz4(ConfigError).compress(body, block_linked=False)
     return packed
 
 

@@ -121,3 +121,11 @@ def test_a_missing_package_is_named_with_the_remedy(kind, module, monkeypatch):
         decompress(b"x", FLAGS[kind], 10)
     assert kind not in compression.available()
     assert "zlib" in compression.available()
+
+
+def test_lz4_blocks_are_independent_for_java_reads_no_others():
+    """Linked blocks made Apache's client stop at the message, and never get to those behind it."""
+    pytest.importorskip("lz4.frame")
+    packed, _ = compress(b"the quick brown fox " * 5000, "lz4")
+    frame_flags = packed[4]
+    assert frame_flags & 0x20
