@@ -14,25 +14,30 @@ if TYPE_CHECKING:
     from rocketwire.spark.dedupe import deduplicate
     from rocketwire.spark.local_session import session
     from rocketwire.spark.pipelines.publish import PublishResult, publish
+    from rocketwire.spark.pipelines.transform import TransformResult, transform
     from rocketwire.spark.progress import Lag, lag
 
 _HOMES = {
     "Lag": "progress",
     "PublishResult": "pipelines.publish",
+    "TransformResult": "pipelines.transform",
     "deduplicate": "dedupe",
     "lag": "progress",
     "publish": "pipelines.publish",
     "session": "local_session",
+    "transform": "pipelines.transform",
 }
 
 __all__ = [
     "Lag",
     "PublishResult",
+    "TransformResult",
     "deduplicate",
     "lag",
     "publish",
     "register",
     "session",
+    "transform",
 ]
 
 

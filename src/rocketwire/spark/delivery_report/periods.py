@@ -84,8 +84,10 @@ def joined(rows: DataFrame, gap: float) -> DataFrame:
 
 def by_broker(rows: DataFrame) -> DataFrame:
     """Per broker how often and how long it was avoided, and the reason given for most time."""
-    times = joined(rows, 0.0).groupBy("broker").agg(
-        f.sum(f.col("end") - f.col("begin")).alias("avoided_seconds")
+    times = (
+        joined(rows, 0.0)
+        .groupBy("broker")
+        .agg(f.sum(f.col("end") - f.col("begin")).alias("avoided_seconds"))
     )
     counts = rows.groupBy("broker").agg(
         f.count(f.lit(1)).alias("periods"),

@@ -47,9 +47,7 @@ def routes(steps: DataFrame) -> DataFrame:
     return (
         after.join(before, ["send", "attempt"], "left")
         .groupBy("origin", f.col("broker").alias("target"))
-        .agg(
-            f.count(f.lit(1)).alias("retries"), f.count_if(acknowledged()).alias("acknowledged")
-        )
+        .agg(f.count(f.lit(1)).alias("retries"), f.count_if(acknowledged()).alias("acknowledged"))
         .orderBy(f.desc("retries"), "origin", "target")
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Final
 
@@ -37,8 +38,9 @@ class Shelf:
         self._spark = spark
         self._folder = folder.rstrip("/")
         self.paths: dict[str, str] = {}
-        if is_local(folder):
-            self._claim(Path(local_path(folder)))
+        local = local_path(folder)
+        if local is not None:
+            self._claim(local)
 
     def _claim(self, folder: Path) -> None:
         """Refuse to overwrite the tables of somebody else."""
@@ -51,14 +53,8 @@ class Shelf:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _MARK).write_text(json.dumps({"made by": f"rocketwire {__version__}"}) + "\n")
 
-    def put(self, name: str, table: DataFrame, *, files: int | None = 1) -> DataFrame:
-        """Write a table over an older one; returns it as written, with moments as numbers.
-
-        Args:
-            name: of the table.
-            table: its rows.
-            files: how many files to write; None for as many as Spark has parts.
-        """
+    def put(self, name: str, table: DataFrame) -> DataFrame:
+        """Write a table over an older one; returns it as written, with moments as numbers."""
         path = f"{self._folder}/{name}"
         moments = {
             column: f.timestamp_micros((f.col(column) * 1_000_000).cast("bigint"))
@@ -66,10 +62,9 @@ class Shelf:
             if column in _MOMENTS
         }
         shown = table.withColumns(moments) if moments else table
-        whole = shown if files is None else shown.coalesce(files)
-        whole.write.mode("overwrite").parquet(path)
+        shown.write.mode("overwrite").parquet(path)
         self.paths[name] = path
-        written = self._spark.read.schema(shown.schema).parquet(path)
+        written = self._spark.read.schema(shown.schema).parquet(unglobbed(path))
         numbers = {column: f.col(column).cast("double") for column in moments}
         return written.withColumns(numbers) if numbers else written
 
@@ -86,11 +81,14 @@ class Shelf:
             _log.warning("%s could not be removed: %s", path, error)
 
 
-def is_local(text: str) -> bool:
-    """Whether a place is on this machine's own file system."""
-    return "://" not in text and (not text.startswith("file:") or text.startswith("file:/"))
+def local_path(text: str) -> Path | None:
+    """A place on this machine's own file system; None if it is on another."""
+    for prefix in ("file://", "file:"):
+        if text.startswith(prefix):
+            return Path(text.removeprefix(prefix))
+    return None if "://" in text else Path(text)
 
 
-def local_path(text: str) -> str:
-    """A local place as a path."""
-    return text.removeprefix("file:") if text.startswith("file:/") else text
+def unglobbed(path: str) -> str:
+    """A path that Spark takes literally, whatever characters it has."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

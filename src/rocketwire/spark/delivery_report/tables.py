@@ -88,9 +88,7 @@ def by_minute(attempts: DataFrame) -> DataFrame:
     )
 
 
-def by_bucket(
-    attempts: DataFrame, brokers: Sequence[str], begin: float, width: float
-) -> DataFrame:
+def by_bucket(attempts: DataFrame, brokers: Sequence[str], begin: float, width: float) -> DataFrame:
     """One row for each of some brokers and stretch of time, numbered from ``begin`` on."""
     bucket = f.floor((f.col("at") - begin) / width).cast("int")
     chosen = attempts.where(f.col("broker").isin(*brokers)).withColumn("bucket", bucket)

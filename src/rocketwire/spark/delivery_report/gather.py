@@ -1,0 +1,270 @@
+"""Runs the analysis: writes every table, and takes from each as much as a page shows.
+
+Whatever comes to the driver has a limit that does not depend on the data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as f
+
+from rocketwire.errors import ConfigError
+from rocketwire.spark.delivery_report import key_order, periods, sends, tables
+from rocketwire.spark.delivery_report.findings import (
+    Avoidance,
+    Counts,
+    Ended,
+    Findings,
+    Input,
+    KeyOrder,
+    KeyShare,
+    Named,
+    Period,
+    QueueShare,
+    Route,
+    Stretch,
+    TopicSpread,
+    Trouble,
+    WorstKey,
+)
+from rocketwire.spark.delivery_report.records import (
+    ATTEMPT,
+    DROPPED,
+    FOREIGN,
+    UNREADABLE,
+)
+from rocketwire.spark.delivery_report.shelf import Shelf
+
+#: Most rows that are taken of each kind.
+BUCKETS: Final = 300
+BROKERS: Final = 12
+TOPICS: Final = 6
+QUEUES: Final = 96
+KEYS: Final = 20
+PERIODS: Final = 30
+ROUTES: Final = 60
+TROUBLES: Final = 15
+CLIENTS: Final = 20
+FILES: Final = 10
+
+#: Widths that a bucket of time may have, in seconds.
+_WIDTHS: Final = (
+    0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600,
+    43_200, 86_400,
+)  # fmt: skip
+_COUNTS: Final = tuple(spec.name for spec in dataclasses.fields(Counts))
+
+
+def bucket_width(seconds: float) -> float:
+    """The narrowest bucket of which not too many are needed.
+
+    >>> bucket_width(36.0), bucket_width(5 * 3600)
+    (0.2, 120)
+    """
+    for width in _WIDTHS:
+        if seconds / width < BUCKETS - 1:  # a stretch that begins within a bucket needs one more
+            return width
+    days = int(seconds / _WIDTHS[-1] / (BUCKETS - 2)) + 1
+    return days * _WIDTHS[-1]
+
+
+def gather(records: DataFrame, shelf: Shelf, source: str, *, is_trace: bool) -> Findings:
+    """Analyse records, which are read many times, so they should come from Parquet.
+
+    Raises:
+        ConfigError: there is not one attempt.
+    """
+    given = _look_at_input(records, source, is_trace=is_trace)
+    attempts = records.where(f.col("kind") == ATTEMPT)
+    overall = _counts(tables.overview(attempts).collect()[0])
+    if overall.attempts == 0:
+        raise ConfigError(_nothing(given))
+    width = bucket_width(overall.last_at - overall.first_at)
+    begin = overall.first_at // width * width
+    timing = _Timing(begin, overall.last_at, width)
+    return Findings(
+        input=given,
+        overall=overall,
+        sends=attempts.where(f.col("attempt") == 1).count(),
+        begin=begin,
+        end=overall.last_at,
+        width=width,
+        **_brokers(attempts, shelf, timing),
+        **_isolations(records, shelf, timing),
+        **_whole_sends(attempts, shelf),
+        **_spread(attempts, shelf),
+        **_sharding_keys(attempts, shelf),
+        **_who_and_what(attempts, shelf),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Timing:
+    begin: float
+    end: float
+    width: float
+
+
+def _counts(row: Row) -> Counts:
+    known = set(row.__fields__)
+    return Counts(**{name: row[name] for name in _COUNTS if name in known and row[name] is not None})
+
+
+def _named(rows: Iterable[Row], column: str) -> tuple[Named, ...]:
+    return tuple(Named(row[column], _counts(row)) for row in rows)
+
+
+def _most(table: DataFrame, column: str, limit: int, *ties: str) -> list[Row]:
+    return table.orderBy(f.desc(column), *ties).limit(limit).collect()
+
+
+def _look_at_input(records: DataFrame, source: str, *, is_trace: bool) -> Input:
+    found = {
+        row["kind"]: row
+        for row in records.groupBy("kind")
+        .agg(f.count(f.lit(1)).alias("records"), f.sum("dropped").alias("dropped"))
+        .collect()
+    }
+    bad = records.where(f.col("kind").isin(UNREADABLE, FOREIGN) & f.col("file").isNotNull())
+    files = _most(bad.groupBy("file").count(), "count", FILES, "file")
+    known = records.where(~f.col("kind").isin(UNREADABLE, FOREIGN))
+    return Input(
+        source=source,
+        is_trace=is_trace,
+        records=sum(row["records"] for row in found.values()),
+        unreadable=found[UNREADABLE]["records"] if UNREADABLE in found else 0,
+        foreign=found[FOREIGN]["records"] if FOREIGN in found else 0,
+        dropped=found[DROPPED]["dropped"] or 0 if DROPPED in found else 0,
+        producers=known.select("client").distinct().count(),
+        bad_files=tuple((row["file"], row["count"]) for row in files),
+    )
+
+
+def _nothing(given: Input) -> str:
+    bad = given.unreadable + given.foreign
+    what = f"{given.records} records, {bad} of them not ours" if given.records else "no records"
+    remedy = (
+        "producers write them there with trace=True, and brokers with traceTopicEnable=true"
+        if given.is_trace
+        else "producers write them with telemetry=FOLDER"
+    )
+    return f"source {given.source!r} has no attempt to report on ({what}): {remedy}"
+
+
+def _brokers(attempts: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, Any]:
+    brokers = shelf.put("brokers", tables.by_broker(attempts))
+    shelf.put("minutes", tables.by_minute(attempts))
+    chosen = sorted(_named(_most(brokers, "attempts", BROKERS, "broker"), "broker"), key=_name)
+    names = [broker.name for broker in chosen]
+    buckets: dict[str, dict[int, Counts]] = {name: {} for name in names}
+    in_time = tables.by_bucket(attempts, names, timing.begin, timing.width)
+    for row in in_time.limit(BROKERS * BUCKETS).collect():
+        buckets[row["broker"]][row["bucket"]] = _counts(row)
+    bars: dict[str, dict[int, int]] = {name: {} for name in names}
+    for row in shelf.put("latencies", tables.by_latency(attempts, names)).collect():
+        bars[row["broker"]][row["bar"]] = row["attempts"]
+    return {
+        "brokers": tuple(chosen),
+        "total_brokers": brokers.count(),
+        "buckets": buckets,
+        "bars": bars,
+    }
+
+
+def _name(named: Named) -> str:
+    return named.name
+
+
+def _isolations(records: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, Any]:
+    rows = shelf.put("isolations", periods.periods(records))
+    avoided = _most(periods.by_broker(rows), "avoided_seconds", BROKERS, "broker")
+    names = [row["broker"] for row in avoided]
+    # With gaps of a bucket there can't be more of them than buckets.
+    near = periods.joined(rows.where(f.col("broker").isin(*names)), timing.width)
+    inside = near.where((f.col("end") >= timing.begin) & (f.col("begin") <= timing.end))
+    return {
+        "avoided": tuple(
+            Avoidance(
+                row["broker"],
+                row["periods"],
+                row["clients"],
+                row["avoided_seconds"],
+                row["longest"],
+                row["reason"] or "",
+            )
+            for row in avoided
+        ),
+        "stretches": tuple(
+            _make(Stretch, row) for row in inside.limit(BROKERS * BUCKETS).collect()
+        ),
+        "periods": tuple(
+            _make(Period, row) for row in _most(rows, "seconds", PERIODS, "begin", "client")
+        ),
+        "total_periods": rows.count(),
+    }
+
+
+def _make(kind: type[Any], row: Row) -> Any:
+    """A finding whose fields have the names of columns; text that is missing is empty."""
+    values = {spec.name: row[spec.name] for spec in dataclasses.fields(kind)}
+    hints = {spec.name: spec.type for spec in dataclasses.fields(kind)}
+    return kind(**{k: "" if v is None and hints[k] == "str" else v for k, v in values.items()})
+
+
+def _whole_sends(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
+    steps = shelf.put("eventful_attempts", sends.eventful(attempts))
+    routes = shelf.put("retries", sends.routes(steps))
+    ended = shelf.put("eventful_sends", sends.outcomes(steps))
+    shelf.discard("eventful_attempts")
+    return {
+        "routes": tuple(_make(Route, row) for row in _most(routes, "retries", ROUTES, "target")),
+        "ended": tuple(_make(Ended, row) for row in _most(sends.tally(ended), "sends", 10)),
+    }
+
+
+def _spread(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
+    topics = shelf.put("topics", tables.by_topic(attempts))
+    queues = shelf.put("queues", tables.by_queue(attempts))
+    chosen = _named(_most(topics, "messages", TOPICS, "topic"), "topic")
+    return {
+        "topics": chosen,
+        "total_topics": topics.count(),
+        "spreads": tuple(_topic_spread(queues, topic.name) for topic in chosen),
+    }
+
+
+def _topic_spread(queues: DataFrame, topic: str) -> TopicSpread:
+    own = queues.where(f.col("topic") == topic)
+    rows = own.orderBy("broker", "queue").limit(QUEUES).collect()
+    total = len(rows) if len(rows) < QUEUES else own.count()
+    return TopicSpread(topic, tuple(_make(QueueShare, row) for row in rows), total)
+
+
+def _sharding_keys(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
+    hot = shelf.put("keys", tables.by_key(attempts))
+    stories = shelf.put("stories", key_order.by_story(key_order.pairs(attempts)))
+    worst = shelf.put("order", key_order.worst(stories, attempts))
+    order = _make(KeyOrder, key_order.totals(stories).collect()[0])
+    shelf.discard("stories")
+    return {
+        "keys": tuple(_make(KeyShare, row) for row in _most(hot, "messages", KEYS, "topic", "key")),
+        "order": order,
+        "worst_keys": tuple(
+            _make(WorstKey, row) for row in _most(worst, "violations", KEYS, "topic", "key")
+        ),
+    }
+
+
+def _who_and_what(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
+    clients = shelf.put("producers", tables.by_client(attempts))
+    errors = shelf.put("errors", tables.by_error(attempts))
+    return {
+        "clients": _named(_most(clients, "attempts", CLIENTS, "client"), "client"),
+        "troubles": tuple(
+            _make(Trouble, row) for row in _most(errors, "attempts", TROUBLES, "broker", "error")
+        ),
+    }

@@ -1,0 +1,234 @@
+"""``report``: from a folder of telemetry, or the trace topic, to tables and a page."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from rocketwire.errors import ConfigError
+from rocketwire.spark.delivery_report import trace_topic
+from rocketwire.spark.delivery_report.findings import Findings, ReportResult
+from rocketwire.spark.delivery_report.gather import gather
+from rocketwire.spark.delivery_report.page import make_page
+from rocketwire.spark.delivery_report.records import FILE_ENDINGS, FILE_PATTERN, read_files
+from rocketwire.spark.delivery_report.shelf import Shelf, local_path, unglobbed
+from rocketwire.spark.delivery_report.summary import summarise
+
+Place = str | os.PathLike[str]
+#: The cleaned records, as a table of their own.
+_RECORDS: Final = "attempts"
+
+
+def report(
+    spark: SparkSession,
+    source: Place | Sequence[Place],
+    out: Place = "report.html",
+    tables: Place | None = None,
+    *,
+    name_servers: str | Sequence[str] | None = None,
+    options: Mapping[str, str] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    keep_attempts: bool = False,
+    time_zone: str | None = None,
+) -> ReportResult:
+    """Analyse the delivery telemetry of producers.
+
+    Lines that can't be read are counted and told on the page, and stop nothing.
+
+    Args:
+        spark: the session that does the work; only aggregates come to this process.
+        source: a folder of telemetry files (``Producer(telemetry=FOLDER)``), or several, each with
+            all below it; or the name of a trace topic. A folder of that name comes first.
+        out: the page, one HTML file that needs no network.
+        tables: the folder that gets the Parquet tables, one folder each; unless given, it is
+            beside the page and has its name. Tables of an earlier report are overwritten.
+        name_servers: for a trace topic; ``NAMESRV_ADDR`` counts without it.
+        options: further options of the data source for a trace topic, such as ``accessKey``.
+        since: only what ended at or after this moment.
+        until: only what ended before this moment.
+        keep_attempts: keep the cleaned records as a table, too; about a tenth of the files' size.
+        time_zone: of the page, such as ``Europe/Berlin``; this machine's unless given.
+
+    Raises:
+        ConfigError: there is nothing to report on, or an argument is wrong; the text says which.
+    """
+    began = time.monotonic()
+    zone = _zone(time_zone)
+    page = _page_path(out)
+    records, name, is_trace = _open(spark, source, name_servers, options)
+    shelf = Shelf(spark, _table_folder(tables, page))
+    findings = _analyse(shelf, _between(records, since, until), name, is_trace, keep_attempts)
+    summary = summarise(findings)
+    _write(page, make_page(findings, summary, zone=zone, made_at=datetime.now(zone)))
+    return _result(findings, page, shelf.paths, summary, time.monotonic() - began)
+
+
+def _analyse(
+    shelf: Shelf,
+    records: DataFrame,
+    name: str,
+    is_trace: bool,  # noqa: FBT001 - one caller
+    keep_attempts: bool,  # noqa: FBT001
+) -> Findings:
+    # Text is parsed once; what follows reads columns of Parquet, which takes a fraction of it.
+    try:
+        staged = shelf.put(_RECORDS, records)
+        return gather(staged, shelf, name, is_trace=is_trace)
+    finally:
+        if not keep_attempts and _RECORDS in shelf.paths:
+            shelf.discard(_RECORDS)
+
+
+# -- where from ---------------------------------------------------------------------------------
+
+
+def _open(
+    spark: SparkSession,
+    source: Place | Sequence[Place],
+    name_servers: str | Sequence[str] | None,
+    options: Mapping[str, str] | None,
+) -> tuple[DataFrame, str, bool]:
+    """The records, what they are called, and whether they are traces."""
+    places = [source] if isinstance(source, str | os.PathLike) else list(source)
+    texts = [os.fspath(place) for place in places]
+    if not texts or not all(texts):
+        raise ConfigError(f"source is {source!r}: give a folder of telemetry, or a trace topic")
+    servers = _server_options(name_servers, options)
+    if len(texts) == 1 and _may_be_topic(texts[0]):
+        if servers is None:
+            raise ConfigError(
+                f"source {texts[0]!r}: there is no such folder here; "
+                "if it is a trace topic, give name_servers, too"
+            )
+        traces = trace_topic.read_topic(spark, texts[0], servers)
+        named = trace_topic.name_brokers(traces, trace_topic.broker_names(servers))
+        return named, texts[0], True
+    found = [_found(text) for text in texts]
+    # A file that was named is meant, whatever its name.
+    is_one_file = all(path is not None and path.is_file() for path in found)
+    pattern = None if is_one_file else FILE_PATTERN
+    literal = [unglobbed(str(path or text)) for path, text in zip(found, texts, strict=True)]
+    return read_files(spark, literal, pattern=pattern), ", ".join(texts), False
+
+
+def _may_be_topic(text: str) -> bool:
+    return "/" not in text and os.sep not in text and "." not in text and not Path(text).exists()
+
+
+def _server_options(
+    name_servers: str | Sequence[str] | None, options: Mapping[str, str] | None
+) -> dict[str, str] | None:
+    """Options of the data source; None when nobody said where the name servers are."""
+    made = {str(name): str(value) for name, value in (options or {}).items()}
+    if name_servers is not None:
+        is_text = isinstance(name_servers, str)
+        made["nameServers"] = str(name_servers) if is_text else ";".join(name_servers)
+    told = {name.lower() for name in made}
+    environment = os.environ.get("ROCKETWIRE_NAME_SERVERS") or os.environ.get("NAMESRV_ADDR")
+    return made if "nameservers" in told or environment else None
+
+
+def _found(text: str) -> Path | None:
+    """A local place, looked at: Spark would only say that nothing is there, much later."""
+    path = local_path(text)
+    if path is None:
+        return None
+    if not path.exists():
+        raise ConfigError(f"source {text!r}: there is no such folder here")
+    if path.is_dir() and not any(p.name.endswith(FILE_ENDINGS) for p in path.rglob("*.jsonl*")):
+        raise ConfigError(
+            f"source {text!r} has no telemetry files (*.jsonl) in it: "
+            "producers write them with telemetry=FOLDER"
+        )
+    return path.absolute()
+
+
+def _between(records: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
+    for name, moment in (("since", since), ("until", until)):
+        if moment is not None and moment.tzinfo is None:
+            raise ConfigError(f"{name} {moment} has no time zone: give an aware datetime")
+    if since is not None and until is not None and since >= until:
+        raise ConfigError(f"since {since} is not before until {until}")
+    at = f.col("at")
+    # Lines without a moment are kept, so that they are counted.
+    if since is not None:
+        records = records.where(at.isNull() | (at >= since.timestamp()))
+    if until is not None:
+        records = records.where(at.isNull() | (at < until.timestamp()))
+    return records
+
+
+# -- where to -----------------------------------------------------------------------------------
+
+
+def _page_path(out: Place) -> Path:
+    path = Path(out)
+    if not path.name or path.is_dir():
+        raise ConfigError(f"out {os.fspath(out)!r} is a folder: give a file, like report.html")
+    return path
+
+
+def _table_folder(tables: Place | None, page: Path) -> str:
+    if tables is not None:
+        text = os.fspath(tables)
+        local = local_path(text)
+        return text if local is None else str(local.absolute())
+    return str(page.with_name(f"{page.stem}-tables").absolute())
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    if name is None:
+        return datetime.now().astimezone().tzinfo
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ConfigError(
+            f"time_zone {name!r} is unknown: give a name like Europe/Berlin"
+        ) from None
+
+
+def _write(page: Path, text: str) -> None:
+    """Put a page in place, whole or not at all."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    draft = page.with_name(f".{page.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(page)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _result(
+    findings: Findings,
+    page: Path,
+    paths: Mapping[str, str],
+    summary: Sequence[str],
+    seconds: float,
+) -> ReportResult:
+    given = findings.input
+    return ReportResult(
+        page=page,
+        tables=dict(paths),
+        summary=tuple(summary),
+        attempts=findings.overall.attempts,
+        sends=findings.sends,
+        failed_sends=findings.failed_sends,
+        retries=findings.overall.retries,
+        maybe_duplicates=findings.maybe_duplicates,
+        isolations=findings.total_periods,
+        order_violations=findings.order.violations,
+        unreadable=given.unreadable,
+        foreign=given.foreign,
+        dropped=given.dropped,
+        seconds=seconds,
+    )

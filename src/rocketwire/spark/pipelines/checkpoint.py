@@ -1,0 +1,65 @@
+"""A stream's checkpoint, and what may not change as long as it is used."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rocketwire.errors import ConfigError
+
+_NOTE: Final = "rocketwire.json"
+
+
+def default_checkpoint(kind: str, *names: str) -> Path:
+    """Where a pipeline keeps its progress unless told otherwise: beside the work, by its names."""
+    safe = "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", name) for name in names)
+    return Path.cwd() / "rocketwire-checkpoints" / f"{kind}-{safe}"
+
+
+def claim_checkpoint(folder: str | Path, settings: Mapping[str, Any], *, force: bool) -> None:
+    """Note what a checkpoint is used for; refuse another use of it.
+
+    Args:
+        folder: the checkpoint. One on a remote file system is not checked.
+        settings: what must stay the same.
+        force: go on with changed settings all the same.
+
+    Raises:
+        ConfigError: it was used with other settings.
+    """
+    text = str(folder)
+    if "://" in text and not text.startswith("file://"):
+        return
+    path = Path(text.removeprefix("file://")) / _NOTE
+    wanted = json.loads(json.dumps(dict(settings)))
+    if path.exists() and not force:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        for name, value in wanted.items():
+            if found.get(name) != value:
+                raise ConfigError(
+                    f"checkpoint {text}: its stream had {name} {found.get(name)!r}, not {value!r}; "
+                    "use another checkpoint, or force it if the messages read so far may stay read"
+                )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(wanted, indent=1), encoding="utf-8")
+
+
+def last_offsets(folder: str | Path) -> dict[str, Any] | None:
+    """The offset that the last *committed* batch of a stream ended at, from Spark's own files.
+
+    None when no batch was committed, or when the checkpoint is not on a local file system.
+    """
+    root = Path(str(folder).removeprefix("file://"))
+    batches = sorted(
+        (int(p.name) for p in (root / "commits").glob("*") if p.name.isdecimal()), reverse=True
+    )
+    for batch in batches:
+        path = root / "offsets" / str(batch)
+        if path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            found = json.loads(lines[2])
+            return found if isinstance(found, dict) else None
+    return None

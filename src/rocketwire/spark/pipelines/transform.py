@@ -1,0 +1,247 @@
+"""Topic to topic, as a stream that can be stopped and started again."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketwire.errors import ConfigError
+from rocketwire.spark.pipelines.bodies import body_schema, parsed
+from rocketwire.spark.pipelines.checkpoint import claim_checkpoint, default_checkpoint
+from rocketwire.spark.pipelines.connection import require, source_options
+from rocketwire.spark.pipelines.dataset import first_line
+from rocketwire.spark.schema import check_write
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: Columns of the message that was read which go over to the one that is written.
+PASSED_ON: Final = ("keys", "tags", "shardingKey")
+_WRITABLE: Final = (
+    "body", "keys", "tags", "shardingKey", "topic", "properties", "flag", "delayLevel",
+    "deliverAt", "rowId", "targetBroker", "targetQueueId",
+)  # fmt: skip
+_MARK: Final = "__passed_"
+_VIEW: Final = "messages"
+
+
+@dataclass(frozen=True, slots=True)
+class TransformResult:
+    """What a run did. ``sample`` and ``schema`` are those of a dry run."""
+
+    rows_read: int = 0
+    rows_written: int = 0
+    bad_rows: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    checkpoint: str = ""
+    schema: str = ""
+    sample: tuple[dict[str, Any], ...] = ()
+
+
+def transform(  # noqa: PLR0913 - each is one decision of the user
+    spark: SparkSession,
+    source: str,
+    target: str,
+    *,
+    name_servers: str | Sequence[str] | None = None,
+    sql: str | None = None,
+    function: Callable[[DataFrame], DataFrame] | None = None,
+    body: str = "raw",
+    schema: str | None = None,
+    start: str = "earliest",
+    checkpoint: str | Path | None = None,
+    force: bool = False,
+    dead_letter: str | None = None,
+    follow: bool = False,
+    dry_run: bool = False,
+    options: Mapping[str, str] | None = None,
+    on_start: Callable[[StreamingQuery], None] | None = None,
+) -> TransformResult:
+    """Read a topic, change its messages, write another topic; each message once per checkpoint.
+
+    Args:
+        spark: the session.
+        source: a topic, or several with commas.
+        target: the topic to write.
+        name_servers: of the cluster.
+        sql: selects from ``messages``, which has the columns of the data source, and ``data`` when
+            ``body`` is ``json``. A result without ``body`` is sent as JSON of its columns; ``keys``,
+            ``tags`` and ``shardingKey`` go over unless selected.
+        function: the same in Python: takes and returns a data frame.
+        body: ``raw``, or ``json`` to parse bodies.
+        schema: of JSON bodies, as DDL; learned from the topic unless given.
+        start: where a new checkpoint starts: ``earliest`` or ``latest``.
+        checkpoint: the folder that remembers how far the stream is.
+        force: go on with a checkpoint whose statement has changed.
+        dead_letter: a topic for rows that can't be written; without it they fail the stream.
+        follow: go on for ever, instead of until the present end.
+        dry_run: write nothing, and show the schema and the first ten rows.
+        options: of the data source ``rocketmq``, for reading and writing.
+        on_start: called with the running query.
+
+    Raises:
+        ConfigError: something is wrong with the arguments or the statement.
+    """
+    require(source, "source", "name a topic to read")
+    require(target, "target", "name a topic to write")
+    if (sql is None) == (function is None):
+        raise ConfigError("give exactly one of sql and function")
+    if body not in {"raw", "json"}:
+        raise ConfigError(f"body is {body!r}: raw or json")
+    if source == target:
+        raise ConfigError(f"source and target are both {source}: the stream would feed itself")
+    settings = source_options(name_servers, options)
+    learned = body_schema(spark, schema, source, settings) if body == "json" else None
+
+    def change(messages: DataFrame) -> DataFrame:
+        prepared = messages if learned is None else parsed(messages, learned)
+        return as_messages(apply_change(spark, prepared, sql, function), target)
+
+    if dry_run:
+        return _dry_run(spark, source, settings, change)
+    place = str(checkpoint or default_checkpoint("transform", source, target))
+    changed = sql if sql is not None else _name_of(function)
+    claim_checkpoint(place, {"source": source, "target": target, "statement": changed}, force=force)
+    read = spark.readStream.format("rocketmq").options(
+        **settings, topics=source, startingOffsets=start
+    )
+    return _run(
+        change(read.load()), settings, target, place, dead_letter, follow=follow, on_start=on_start
+    )
+
+
+def _name_of(function: Any) -> str:
+    return f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', function)}"
+
+
+def apply_change(
+    spark: SparkSession,
+    messages: DataFrame,
+    sql: str | None,
+    function: Callable[[DataFrame], DataFrame] | None,
+) -> DataFrame:
+    """Run the user's statement or function over messages.
+
+    Raises:
+        ConfigError: the statement does not hold, or the function returns something else.
+    """
+    if function is not None:
+        result = function(messages)
+        if not hasattr(result, "isStreaming"):
+            raise ConfigError(f"the function returned a {type(result).__name__}, not a DataFrame")
+        return result
+    assert sql is not None  # one of the two is given
+    messages.createOrReplaceTempView(_VIEW)
+    try:
+        return _select(spark, sql)
+    finally:
+        spark.catalog.dropTempView(_VIEW)
+
+
+def _select(spark: SparkSession, sql: str) -> DataFrame:
+    """Run a statement; where it allows, with the columns that go over added under marked names.
+
+    Whether it allows is Spark's to say: aggregates, unions and sub-queries fail to resolve with
+    them, and are run as they are.
+    """
+    from pyspark.errors import PySparkException
+
+    added = ", ".join(f"{name} AS {_MARK}{name}" for name in PASSED_ON)
+    widened = re.sub(
+        r"^\s*select\s+(?!distinct\b|all\b)", f"SELECT {added}, ", sql, count=1, flags=re.IGNORECASE
+    )
+    try:
+        result = spark.sql(sql)
+    except PySparkException as error:
+        raise ConfigError(f"the statement can't be run: {first_line(error)}") from error
+    if widened == sql:
+        return result
+    try:
+        return spark.sql(widened)
+    except PySparkException:
+        return result
+
+
+def as_messages(result: DataFrame, target: str) -> DataFrame:
+    """A result as rows that can be written: a body, and what goes over from the source."""
+    from pyspark.sql import functions as f
+
+    marked = [name for name in result.columns if name.startswith(_MARK)]
+    own = [name for name in result.columns if not name.startswith(_MARK)]
+    columns = {}
+    if "body" in own:
+        columns = {
+            name: f.col(f"`{name}`") for name in own if name in _WRITABLE and name != "topic"
+        }
+    else:
+        inner = [f.col(f"`{name}`") for name in own if name not in PASSED_ON]
+        if not inner:
+            raise ConfigError("the result has no columns to make a body of: select some, or body")
+        columns = {"body": f.to_json(f.struct(*inner))}
+        columns |= {name: f.col(name) for name in PASSED_ON if name in own}
+    for name in marked:
+        columns.setdefault(name.removeprefix(_MARK), f.col(name))
+    chosen = result.select(*(column.alias(name) for name, column in columns.items()))
+    check_write(chosen.schema, topic_given=bool(target))
+    return chosen
+
+
+def _dry_run(
+    spark: SparkSession,
+    source: str,
+    settings: Mapping[str, str],
+    change: Callable[[DataFrame], DataFrame],
+) -> TransformResult:
+    read = spark.read.format("rocketmq").options(**settings, topics=source)
+    changed = change(read.load())
+    rows = tuple(row.asDict(recursive=True) for row in changed.limit(10).collect())
+    return TransformResult(schema=changed.schema.simpleString(), sample=rows)
+
+
+def _run(
+    messages: DataFrame,
+    settings: Mapping[str, str],
+    target: str,
+    checkpoint: str,
+    dead_letter: str | None,
+    *,
+    follow: bool,
+    on_start: Callable[[StreamingQuery], None] | None,
+) -> TransformResult:
+    began = time.monotonic()
+    # Spark remembers the progress of 100 batches; the counts below need all of them.
+    messages.sparkSession.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
+    with tempfile.TemporaryDirectory(prefix="rocketwire-") as folder:
+        summary = Path(folder) / "summary.jsonl"
+        options = dict(settings) | {"topic": target, "summaryFile": str(summary)}
+        if dead_letter is not None:
+            options |= {"onBadRow": "deadletter", "deadLetterTopic": dead_letter}
+        writer = messages.writeStream.format("rocketmq").options(**options)
+        writer = writer.option("checkpointLocation", checkpoint)
+        query = (writer if follow else writer.trigger(availableNow=True)).start()
+        try:
+            if on_start is not None:
+                on_start(query)
+            query.awaitTermination()
+        finally:
+            query.stop()
+        lines = summary.read_text(encoding="utf-8").splitlines() if summary.exists() else []
+        # A batch that was repeated tells of itself twice; its last word counts.
+        batches = {batch["batch"]: batch for batch in map(json.loads, lines)}
+        read = sum(progress.numInputRows for progress in query.recentProgress)
+    return TransformResult(
+        rows_read=read,
+        rows_written=sum(batch["rows"] for batch in batches.values()),
+        bad_rows=sum(batch["badRows"] for batch in batches.values()),
+        batches=len(batches),
+        seconds=time.monotonic() - began,
+        checkpoint=checkpoint,
+    )
