@@ -35,11 +35,10 @@ Next: TypeAlias = tuple[Callable[[Any], Effect], object] | None
 class Run(Waiter, Generic[T]):
     """An operation under way. A subclass says what is done with its end."""
 
-    __slots__ = ("_connections", "_driver", "_op", "_undo", "is_over")
+    __slots__ = ("_driver", "_op", "_undo", "is_over")
 
     def __init__(self, driver: Driver, op: Op[T]) -> None:
         self._driver = driver
-        self._connections = driver.connections
         self._op = op
         self._undo: Callable[[], None] | None = None
         self.connection: Connection | None = None
@@ -68,7 +67,7 @@ class Run(Waiter, Generic[T]):
             self.settled(None, error)
             return
         if type(effect) is Invoke:
-            connection = self._connections.get(effect.address)
+            connection = self._driver.connections.get(effect.address)
             if connection is not None and connection.is_ready:
                 try:
                     if connection.issue(self, effect):

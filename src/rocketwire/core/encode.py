@@ -96,7 +96,7 @@ class Encoder:
         """
         check_batch(messages, self._max_size)
         keys = tuple(dict.fromkeys(m.sharding_key for m in messages if m.sharding_key is not None))
-        ids = tuple(self._ids.next() for _ in messages)
+        ids = tuple(self._ids.next_many(len(messages)))
         body = encode_batch(
             (m.body, self.properties(m, i), m.flag) for m, i in zip(messages, ids, strict=True)
         )

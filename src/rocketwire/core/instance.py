@@ -86,10 +86,9 @@ class Instance:
         )
 
     def _make_ids(self) -> MessageIdMaker:
-        s = self.surroundings
-        return MessageIdMaker(
-            s.address, s.pid, int(s.random.random() * 2**32), lambda: int(s.wall() * 1000)
-        )
+        s, wall = self.surroundings, self.wall
+        salt = int(s.random.random() * 2**32)
+        return MessageIdMaker(s.address, s.pid, salt, lambda: int(wall() * 1000))
 
     # -- watchers ----------------------------------------------------------------------------
 

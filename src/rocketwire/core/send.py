@@ -428,14 +428,15 @@ class Sender:
     ) -> SendResult | None:
         """Learn from an answer; the result if the message is stored."""
         now = reply.arrived
-        self._faults.replied(flight, now, reply.code)
         try:
             if reply.code in STORED:
+                self._faults.answered(flight, now)
                 result = read_result(reply, plan.outgoing, target)
                 self.counters.answered(target.broker, now - began)
                 if plan.log is not None or self.hooks.after_attempt:
                     self._log(plan).stored(target, began, now, result)
                 return result
+            self._faults.replied(flight, now, reply.code)
             raise error_for(reply.code, reply.remark, target.broker)
         except (BrokerError, ProtocolError) as error:
             self._log(plan).failed(target, began, now, error, flight)
