@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import ssl
 import threading
 import time
 
@@ -12,6 +14,7 @@ from wire_client import WireClient, batch_item, pull_ext, send_ext
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.wire.codes import RequestCode, ResponseCode
+from rocketwire.wire.command import Command, decode_command, encode_command
 from rocketwire.wire.route import decode_route
 from rocketwire.wire.stored_message import iter_records
 
@@ -118,9 +121,80 @@ def test_start_and_stop_may_be_repeated(tmp_path) -> None:
         ({"queues": 0}, "queues is 0"),
         ({"colour": "red"}, "colour"),
         ({"ports": [1, 2, 3]}, "ports has 3 entries"),
+        ({"reply_header": "xml"}, "reply_header is 'xml'"),
+        ({"name_servers": 0}, "name_servers is 0"),
         ({"delay_levels": "1x"}, "delay_levels has '1x'"),
     ],
 )
 def test_wrong_settings_are_named(options: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         EmbeddedCluster(**options)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "localhost", "::", ""])
+def test_nobody_else_can_be_let_in(host: str) -> None:
+    with pytest.raises(ConfigError, match="loopback"):
+        EmbeddedCluster(host=host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.3", "::1"])
+def test_any_loopback_address_will_do(host: str) -> None:
+    if host == "::1" and not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with EmbeddedCluster(host=host) as cluster:
+        handle = cluster.broker("broker-a")
+        with WireClient(handle.address) as client:
+            reply = client.send_message("t", b"hello")
+            place = int(reply.ext["msgId"][-16:], 16)
+            (record,) = iter_records(client.call(33, {"offset": place}).body)
+        assert record.store_host == handle.address
+        assert record.born_host.rpartition(":")[0].strip("[]") in {host, "127.0.0.1"}
+        handle.kill()
+        handle.restart()
+        (message,) = cluster.messages("t")
+        assert message.body == b"hello"
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def test_everything_can_be_encrypted() -> None:
+    trustme = pytest.importorskip("trustme")
+    authority = trustme.CA()
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    with EmbeddedCluster(tls=server) as cluster:
+        with WireClient(cluster.broker("broker-a").address) as client:
+            client.socket = trusting.wrap_socket(client.socket, server_hostname="127.0.0.1")
+            assert client.send_message("t", b"secret").code == 0
+        with WireClient(cluster.name_server) as client:
+            client.socket = trusting.wrap_socket(client.socket, server_hostname="127.0.0.1")
+            assert client.call(105, {"topic": "TBW102"}).code == 0
+        with WireClient(cluster.name_server) as plain, pytest.raises(OSError):
+            plain.call(105, {"topic": "TBW102"})
+
+
+def test_a_cluster_may_be_used_from_asyncio() -> None:
+    async def main() -> None:
+        async with EmbeddedCluster() as cluster:
+            cluster.create_topic("t", queues=1)
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", cluster.broker("broker-a").port
+            )
+            ext = {k: str(v) for k, v in send_ext("t").items()}
+            writer.write(encode_command(Command(310, ext, b"async")))
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            assert decode_command(await reader.readexactly(size)).code == 0
+            writer.close()
+            await writer.wait_closed()
+            assert [m.body for m in cluster.messages("t")] == [b"async"]
+
+    asyncio.run(main())

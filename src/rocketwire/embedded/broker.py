@@ -42,9 +42,10 @@ _log: Final = logging.getLogger("rocketwire.embedded")
 _READ_WRITE: Final = Permission.READ | Permission.WRITE
 #: Seconds between two rounds of upkeep.
 _UPKEEP: Final = 5.0
-#: Messages indexed in one turn of the event loop, and seconds of rest between two such turns.
-_INDEX_STEP: Final = 64
-_INDEX_REST: Final = 0.002
+#: Messages indexed in one turn of the event loop, and seconds of rest between two such turns:
+#: while messages come in or go out, and while nobody wants anything.
+_INDEX_BUSY: Final = (64, 0.002)
+_INDEX_IDLE: Final = (256, 0.0002)
 
 
 class Broker(Server):
@@ -92,6 +93,7 @@ class Broker(Server):
         self.started_at = 0.0
         self.messages_in = 0
         self.messages_out = 0
+        self._traffic = 0
         self.delays_ms = parse_delays(self.options.delay_levels)
         #: Properties that every stored message gets.
         self.suffix = (
@@ -281,17 +283,20 @@ class Broker(Server):
     def kick_index(self) -> None:
         """Have the index follow, a little at a time, so that nobody waits for it."""
         self._indexing = True
-        self._later(_INDEX_REST, self._index_some)
+        self._later(_INDEX_BUSY[1], self._index_some)
 
     def _index_some(self) -> None:
+        traffic = self.messages_in + self.messages_out
+        count, rest = _INDEX_IDLE if traffic == self._traffic else _INDEX_BUSY
+        self._traffic = traffic
         try:
-            self.store.follower.step(_INDEX_STEP)
+            self.store.follower.step(count)
         except StoreError as error:
             _log.warning("%s: the index can't follow: %s", self.name, error)
             self._indexing = False
             return
         if self.store.follower.behind:
-            self._later(_INDEX_REST, self._index_some)
+            self._later(rest, self._index_some)
         else:
             self._indexing = False
 

@@ -23,6 +23,7 @@ from rocketwire.embedded.loop_thread import LoopThread
 from rocketwire.embedded.nameserver import NameServer
 from rocketwire.embedded.options import BrokerOptions, check_name
 from rocketwire.embedded.remote_control import CONTROL_CODE, FROM_OUTSIDE, RemoteControl
+from rocketwire.embedded.server import check_server
 from rocketwire.embedded.store import StoreSizes
 from rocketwire.embedded.topics import TopicConfig, name_problem
 from rocketwire.errors import ClientClosedError, ConfigError
@@ -96,6 +97,7 @@ class EmbeddedCluster:
             )
         except TypeError as error:
             raise ConfigError(f"EmbeddedCluster: {error}") from None
+        check_server(host, reply_header)
         self._names = _broker_names(brokers)
         if not 1 <= name_servers <= 16:
             raise ConfigError(f"name_servers is {name_servers}: give 1 to 16")

@@ -8,6 +8,7 @@ What requests mean is up to the handlers.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import socket
 import ssl
@@ -34,6 +35,24 @@ _HELD_LIMIT: Final = 10_000
 _BUSY_REMARK: Final = (
     "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while (injected fault)"
 )
+
+
+def check_server(host: str, reply_header: str) -> None:
+    """Refuse settings that make no sense, and addresses that others can reach.
+
+    Whoever connects may do anything, so only this machine may.
+
+    Raises:
+        ConfigError: one of them is wrong.
+    """
+    if reply_header not in {"same", "json"}:
+        raise ConfigError(f"reply_header is {reply_header!r}: give 'same' or 'json'")
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise ConfigError(f"host is {host!r}: give a loopback address like 127.0.0.1 or ::1")
 
 
 class Server:
@@ -65,8 +84,7 @@ class Server:
         connection_limit: int = 1024,
         idle_timeout: float = 120.0,
     ) -> None:
-        if reply_header not in {"same", "json"}:
-            raise ConfigError(f"reply_header is {reply_header!r}: give 'same' or 'json'")
+        check_server(host, reply_header)
         self.name = name
         self.journal = journal
         self.host = host

@@ -103,6 +103,12 @@ class AdminHandler:
 _UNUSED: Final[dict[str, object]] = {
     "EndTransactionQueueSize": 0,
     "EndTransactionThreadPoolQueueCapacity": 100000,
+    "ackThreadPoolQueueCapacity": 100000,
+    "ackThreadPoolQueueHeadWaitTimeMills": 0,
+    "ackThreadPoolQueueSize": 0,
+    "litePullThreadPoolQueueCapacity": 100000,
+    "litePullThreadPoolQueueHeadWaitTimeMills": 0,
+    "litePullThreadPoolQueueSize": 0,
     "msgGetTotalTodayMorning": 0,
     "msgGetTotalYesterdayMorning": 0,
     "msgPutTotalTodayMorning": 0,
