@@ -117,7 +117,7 @@ class AdaptiveJudge(Judge):
         watch: Watch,
         random: Callable[[], float],
         *,
-        probing: bool = True,
+        probing: bool,
     ) -> None:
         super().__init__(policy, entries, watch, random)
         self.quick = policy.floor  # below the floor nothing is slow, whatever is typical
@@ -235,7 +235,7 @@ class AdaptiveJudge(Judge):
         places = int(len(self.entries) * self.policy.max_slow_share)
         if len(slow) < places:
             return True
-        if not slow or places == 0:
+        if not slow:
             return False
         mildest = min(slow, key=lambda other: (other.slow_streak, other.last_wait))
         # Steady slowness outweighs a lone pause, or one pause elsewhere would shield it for as
@@ -256,11 +256,11 @@ class AdaptiveJudge(Judge):
             # that the fault lasts, but it is still the same fault: it lasts as long again, and
             # does not double, or steady traffic to a pinned queue would reach the limit at once.
             length = max(base, entry.last_isolation)
-        elif entry.record or entry.state == "trial":
+        elif entry.record:  # which a broker on trial has, unless it only has a new address
             length = max(base, policy.backoff * entry.last_isolation)
         length = min(length, limit)
         entry.last_isolation = length
-        entry.until = max(entry.until, now + length) if renewed else now + length
+        entry.until = max(entry.until, now + length)
         entry.cause, entry.in_words = cause, words
         entry.record += 1
         entry.good_since = 0

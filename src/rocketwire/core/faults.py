@@ -182,7 +182,7 @@ class FaultTable:
         if code in STORED:
             self.answered(flight, now)
         elif code in BROKER_UNWELL:
-            reason = f"answered {RESPONSE_NAMES.get(code, 'code')} ({code})"
+            reason = f"answered {RESPONSE_NAMES[code]} ({code})"
             self.failed(flight, now, reason, busy=code in _BUSY)
         else:
             self.settled(flight, now, code=code)

@@ -295,6 +295,61 @@ def test_a_good_answer_in_between_makes_it_a_lone_pause_again():
     assert lab.state("b1") == "usable"
 
 
+def test_the_streak_is_counted_answer_by_answer():
+    lab = lab_of(3)
+    lab.answer("b0", 0.1)
+    lab.answer("b0", 0.1)  # slow twice, the second time while isolated
+    for _ in range(2):
+        lab.answer("b1", 0.08)
+    assert lab.state("b1") == "usable"
+    lab.answer("b1", 0.08)
+    assert lab.state("b1") == "isolated"
+    assert lab.returned == [(lab.now, "b0", "was out for: 100 ms, 50 times the others")]
+
+
+def test_slowness_may_be_forbidden_to_isolate_anybody():
+    lab = FaultLab(FaultPolicy(max_slow_share=0), brokers=("b0", "b1"))
+    lab.warm_up()
+    for _ in range(3):
+        lab.answer("b0", 0.5)
+    assert lab.state("b0") == "usable"
+
+
+def test_what_is_much_slower_includes_the_way_to_a_far_broker():
+    policy = FaultPolicy(expected={"b0": 0.1, "b1": 0.1})
+    lab = FaultLab(policy, brokers=("b0", "b1"))
+    for _ in range(5):
+        lab.answer("b0", 0.102)
+        lab.answer("b1", 0.102)
+    lab.answer("b0", 0.15)
+    lab.answer("b1", 0.61)  # four times the whole 0.15 s, not only four times the 0.05 s
+    assert lab.state("b1") == "isolated"
+    other = FaultLab(policy, brokers=("b0", "b1"))
+    for _ in range(5):
+        other.answer("b0", 0.102)
+        other.answer("b1", 0.102)
+    other.answer("b0", 0.15)
+    other.answer("b1", 0.59)
+    assert other.state("b1") == "usable"
+
+
+def test_a_milder_limit_does_not_shorten_an_isolation_under_way():
+    lab = lab_of()
+    lab.answer("b0", 9.0)
+    until = lab.health("b0").until
+    lab.fail("b0", busy=True)
+    assert lab.health("b0").until == until
+
+
+def test_a_failure_is_not_called_busy_unless_it_was():
+    lab = lab_of()
+    for _ in range(8):
+        lab.table.failed(lab.start("b0"), lab.now, "closed the connection")
+        length = lab.isolation("b0")
+        return_by_trial(lab, "b0")
+    assert length == pytest.approx(30.0)
+
+
 def test_failures_may_isolate_all():
     lab = lab_of(3)
     for broker in lab.brokers:
@@ -374,6 +429,30 @@ def test_a_busy_trial_counts_by_its_last_latency():
     assert lab.state("b0") == "trial"
     assert lab.chosen() == {"b0"}
     lab.table.cancelled(trial)
+
+
+def test_a_suspects_last_latency_does_not_count():
+    lab = lab_of(2)
+    lab.answer("b0", 0.2)
+    lab.answer("b1", 0.3)  # finds no place: usable, but its last answer took 0.3 s
+    assert lab.state("b1") == "usable"
+    lab.start("b1")
+    lab.wait(0.15)
+    assert lab.state("b1") == "suspect"
+    assert lab.chosen() == {"b1"}
+
+
+def test_the_age_of_what_a_busy_trial_waits_for_counts_if_it_is_suspect():
+    lab = lab_of(3)
+    lab.answer("b0", 0.2)
+    lab.probe("b0")
+    lab.answer("b1", 0.3)
+    lab.fail("b2")
+    lab.start("b0")
+    assert lab.chosen() == {"b0"}  # 0.2 s, against 0.3 s
+    lab.wait(0.45)
+    assert [lab.state(broker) for broker in lab.brokers] == ["trial", "isolated", "isolated"]
+    assert lab.chosen() == {"b1"}  # 0.3 s, against the 0.45 s that b0 has made us wait
 
 
 def test_equals_go_round_robin():

@@ -170,6 +170,44 @@ def test_java4_ranks_the_available_before_the_quick():
     assert lab.table.least_bad(lab.brokers, lab.now) == ["b1"]
 
 
+def test_java4_ranks_an_available_broker_first_even_if_its_last_send_took_longer():
+    lab = FaultLab(JAVA4, brokers=("b0", "b1"))
+    lab.answer("b0", 0.9)
+    lab.wait(31.0)
+    lab.answer("b1", 0.6)
+    lab.table.refresh(lab.now)
+    assert lab.table.least_bad(lab.brokers, lab.now) == ["b0"]
+
+
+def test_java4_begins_its_rotation_anywhere():
+    firsts = set()
+    for seed in range(20):
+        lab = FaultLab(JAVA4, brokers=("b0", "b1", "b2", "b3"), chance=Random(seed).random())
+        for broker in lab.brokers:
+            lab.answer(broker, 0.75)
+        firsts.add(lab.choose())
+    assert len(firsts) == 2
+
+
+def test_java4_goes_up_in_its_rotation():
+    lab = fallback_lab(0.6, 0.7, 0.8, 2.0, 2.0, 2.0)
+    picks = [lab.choose() for _ in range(6)]
+    order = ["b0", "b1", "b2"] * 3
+    start = order.index(picks[0])
+    assert picks == order[start : start + 6]
+
+
+def test_every_broker_whose_time_is_over_comes_back_whatever_the_others_are():
+    lab = FaultLab(JAVA5)
+    lab.warm_up()
+    lab.answer("broker-b", 0.75)
+    lab.answer("broker-c", 0.75)
+    lab.wait(2.0)
+    assert lab.chosen() == set(lab.brokers)
+    assert [event[1] for event in lab.returned] == ["broker-b", "broker-c"]
+    assert lab.health("broker-c").since == lab.now
+
+
 def test_java4_ranks_equal_latencies_by_the_end_of_their_isolation():
     lab = FaultLab(JAVA4, brokers=("b0", "b1"))
     lab.fail("b1")
@@ -250,6 +288,15 @@ def test_the_detector_probes_the_unreachable_until_one_answers():
     assert lab.state("broker-a") == "isolated"  # it never touches the isolation
 
 
+def test_a_failure_after_a_good_probe_starts_the_detector_afresh():
+    lab = FaultLab(DETECTOR)
+    lab.fail("broker-a")
+    lab.probe("broker-a")
+    lab.wait(1.0)
+    lab.fail("broker-a")
+    assert lab.table.next_probe_at() == lab.now + 3.0
+
+
 def test_a_further_failure_does_not_put_off_the_detector():
     lab = FaultLab(DETECTOR)
     lab.fail("broker-a")
@@ -294,6 +341,21 @@ def test_off_isolates_nobody_and_still_measures():
     assert health.smoothed == pytest.approx(0.9 * 0.002 + 0.1 * 20.0)
     assert lab.chosen() == set(lab.brokers)
     assert lab.isolated == []
+
+
+@pytest.mark.parametrize("policy", [JAVA4, JAVA5, FaultPolicy.off(), FaultPolicy()])
+def test_every_walk_steps_the_counter_of_its_own_topic(policy):
+    lab = FaultLab(policy)
+    lab.fail("broker-a")
+    for failed in ((), ("broker-b",), ("broker-b", "broker-c")):
+        lab.choose(*failed)
+    assert set(lab.counters._positions) == {"t"}
+
+
+def test_off_a_retry_goes_on_from_a_random_place_each_time():
+    lab = FaultLab(FaultPolicy.off(), queues=1, brokers=("b0", "b1", "b2", "b3"))
+    assert len(lab.chosen(12, "b0")) == 1  # chance always says the same here
+    assert len(lab.chosen(12)) == 4
 
 
 def test_off_a_retry_avoids_the_broker_that_failed():
