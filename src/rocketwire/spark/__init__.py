@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketwire.spark.dedupe import deduplicate
+    from rocketwire.spark.delivery_report.findings import ReportResult
+    from rocketwire.spark.delivery_report.pipeline import report
     from rocketwire.spark.local_session import session
     from rocketwire.spark.pipelines.publish import PublishResult, publish
     from rocketwire.spark.pipelines.transform import TransformResult, transform
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "Lag": "progress",
     "PublishResult": "pipelines.publish",
+    "ReportResult": "delivery_report.findings",
     "TransformResult": "pipelines.transform",
     "deduplicate": "dedupe",
     "lag": "progress",
     "publish": "pipelines.publish",
+    "report": "delivery_report.pipeline",
     "session": "local_session",
     "transform": "pipelines.transform",
 }
@@ -31,11 +35,13 @@ _HOMES = {
 __all__ = [
     "Lag",
     "PublishResult",
+    "ReportResult",
     "TransformResult",
     "deduplicate",
     "lag",
     "publish",
     "register",
+    "report",
     "session",
     "transform",
 ]

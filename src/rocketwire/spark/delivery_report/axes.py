@@ -32,8 +32,7 @@ class LogAxis:
         if not known:
             return cls(0.0001, 1.0)
         low, high = _round(min(known), up=False), _round(max(known), up=True)
-        if high < low * 10:
-            high = low * 10
+        high = max(high, low * 10)
         return cls(low, high)
 
     def place(self, value: float) -> float:

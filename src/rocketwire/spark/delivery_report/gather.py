@@ -6,7 +6,7 @@ Whatever comes to the driver has a limit that does not depend on the data.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, Row
@@ -111,7 +111,9 @@ class _Timing:
 
 def _counts(row: Row) -> Counts:
     known = set(row.__fields__)
-    return Counts(**{name: row[name] for name in _COUNTS if name in known and row[name] is not None})
+    return Counts(
+        **{name: row[name] for name in _COUNTS if name in known and row[name] is not None}
+    )
 
 
 def _named(rows: Iterable[Row], column: str) -> tuple[Named, ...]:

@@ -28,7 +28,7 @@ Place = str | os.PathLike[str]
 _RECORDS: Final = "attempts"
 
 
-def report(
+def report(  # noqa: PLR0913 - most have defaults, and are named
     spark: SparkSession,
     source: Place | Sequence[Place],
     out: Place = "report.html",

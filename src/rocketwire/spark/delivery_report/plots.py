@@ -1,86 +1,38 @@
-"""The plots of the page, as inline SVG.
-
-The drawings are stretched to whatever width there is, with strokes that keep theirs; everything
-written is HTML on top of them, so that text stays readable on a telephone. Colours are classes,
-which the page's style sets for light and dark.
-"""
+"""The main plot: each broker over time, its latency, its traffic, and when it was avoided."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import Final
 
 from rocketwire.spark.delivery_report.axes import LogAxis, TimeAxis, round_up
+from rocketwire.spark.delivery_report.drawing import (
+    WIDE,
+    bar,
+    box,
+    label,
+    line,
+    svg,
+    tick_row,
+    y_of,
+)
 from rocketwire.spark.delivery_report.findings import (
     Avoidance,
     Counts,
     Findings,
     Named,
-    Route,
     Stretch,
-    TopicSpread,
 )
-from rocketwire.spark.delivery_report.tables import BARS_PER_DECADE
 from rocketwire.spark.delivery_report.wording import (
+    THIN,
     Clock,
     latency,
     number,
-    share,
     short_number,
     some,
     span,
     times,
 )
-
-#: Size of every drawing in its own units.
-_WIDE: Final = 1000.0
-_HIGH: Final = 100.0
-_MOST_ROUTES: Final = 24
-_UNKNOWN: Final = "not recorded"
-
-
-def _svg(parts: Iterable[str], name: str, about: str = "") -> str:
-    label = f' role="img" aria-label="{escape(about)}"' if about else ' aria-hidden="true"'
-    return (
-        f'<svg class="{name}" viewBox="0 0 {_WIDE:.0f} {_HIGH:.0f}" '
-        f'preserveAspectRatio="none"{label}>{"".join(parts)}</svg>'
-    )
-
-
-def _x(part: float) -> str:
-    return f"{part * _WIDE:.1f}".removesuffix(".0")
-
-
-def _y(part: float) -> str:
-    return f"{(1 - part) * _HIGH:.1f}".removesuffix(".0")
-
-
-def _box(left: float, right: float, low: float, high: float, name: str, note: str = "") -> str:
-    title = f"<title>{escape(note)}</title>" if note else ""
-    shape = (
-        f'<rect class="{name}" x="{_x(left)}" y="{_y(high)}" '
-        f'width="{max(right - left, 0.0) * _WIDE:.1f}" height="{(high - low) * _HIGH:.1f}"'
-    )
-    return f"{shape}>{title}</rect>" if title else f"{shape}/>"
-
-
-def _label(text: str, name: str, *, left: float | None = None, bottom: float | None = None) -> str:
-    place = "" if left is None else f"left:{left * 100:.2f}%;"
-    place += "" if bottom is None else f"bottom:{bottom * 100:.1f}%;"
-    return f'<span class="{name}" style="{place}">{escape(text)}</span>'
-
-
-def time_ticks(axis: TimeAxis, clock: Clock) -> str:
-    """The row of times under a plot."""
-    marks = [
-        _label(text, "tick" if count % 2 == 0 else "tick spare", left=place)
-        for count, (place, text) in enumerate(axis.ticks(clock))
-    ]
-    return f'<div class="row axis"><div class="who"></div><div class="ticks">{"".join(marks)}</div></div>'
-
-
-# -- brokers over time ----------------------------------------------------------------------------
 
 
 class Timeline:
@@ -103,15 +55,15 @@ class Timeline:
             self._panel(broker, avoided.get(broker.name), is_first=index == 0)
             for index, broker in enumerate(self._found.brokers)
         ]
-        return "".join(panels) + time_ticks(self._axis, self._clock)
+        return "".join(panels) + tick_row(self._axis.ticks(self._clock))
 
     def _panel(self, broker: Named, avoided: Avoidance | None, *, is_first: bool) -> str:
         rows = self._found.buckets.get(broker.name, {})
         own = [s for s in self._found.stretches if s.broker == broker.name]
         about = f"Latency of {broker.name} over time"
-        tall = _svg([*self._shade(own), *self._grid(), *self._curves(rows)], "draw", about)
-        low = _svg(self._traffic(rows), "draw")
-        over = _svg([*self._hits(rows), *self._flags(own)], "hits")
+        tall = svg([*self._shade(own), *self._grid(), *self._curves(rows)], "draw", about)
+        low = svg(self._traffic(rows), "draw")
+        over = svg([*self._hits(rows), *self._flags(own)], "hits")
         return (
             f'<div class="row panel"><div class="who">{_who(broker, avoided)}</div>'
             f'<div class="plots"><div class="plot tall">{tall}{self._scale()}'
@@ -125,7 +77,7 @@ class Timeline:
     def _shade(self, own: Sequence[Stretch]) -> Iterator[str]:
         for stretch in own:
             left, right = self._axis.place(stretch.begin), self._axis.place(stretch.end)
-            yield _box(left, max(right, left + 0.001), 0, 1, "away")
+            yield box((left, max(right, left + 0.001)), (0, 1), "away")
 
     def _flags(self, own: Sequence[Stretch]) -> Iterator[str]:
         """A bar on top of each stretch, which says why."""
@@ -137,12 +89,12 @@ class Timeline:
                 f"({span(stretch.end - stretch.begin)}), {times(stretch.periods)} by "
                 f"{some(stretch.clients, 'producer')}: {stretch.reason}"
             )
-            yield _box(left, max(right, left + 0.003), 0.965, 1, "flag", note)
+            yield box((left, max(right, left + 0.003)), (0.965, 1), "flag", note)
 
     def _grid(self) -> Iterator[str]:
         for value in self._latency.ticks():
-            y = _y(self._latency.place(value))
-            yield f'<path class="grid" d="M0,{y}H{_WIDE:.0f}"/>'
+            y = y_of(self._latency.place(value))
+            yield f'<path class="grid" d="M0,{y}H{WIDE:.0f}"/>'
 
     def _curves(self, rows: Mapping[int, Counts]) -> Iterator[str]:
         place = self._latency.place
@@ -157,29 +109,28 @@ class Timeline:
                 xs = [left] * (bucket == run[0]) + middle + [right] * (bucket == run[-1])
                 upper += [(x, place(counts.p99 or 0)) for x in xs]
                 lower += [(x, place(counts.p50 or 0)) for x in xs]
-            yield f'<path class="ribbon" d="{_path([*upper, *reversed(lower)])}Z"/>'
-            yield f'<path class="edge" d="{_path(upper)}"/>'
-            yield f'<path class="median" d="{_path(lower)}"/>'
+            yield f'<path class="ribbon" d="{line([*upper, *reversed(lower)])}Z"/>'
+            yield f'<path class="edge" d="{line(upper)}"/>'
+            yield f'<path class="median" d="{line(lower)}"/>'
 
     def _traffic(self, rows: Mapping[int, Counts]) -> Iterator[str]:
         full = self._most * self._found.width
         good: list[str] = []
         bad: list[str] = []
         for bucket, counts in sorted(rows.items()):
-            left, right = self._edges(bucket)
+            across = self._edges(bucket)
             middle = counts.acknowledged / full
             if counts.acknowledged:
-                good.append(_bar(left, right, 0, middle))
+                good.append(bar(across, (0, middle)))
             if counts.failures:
                 # At least a line, so that one failure among thousands is seen.
-                bad.append(_bar(left, right, middle, max(counts.attempts / full, middle + 0.06)))
+                bad.append(bar(across, (middle, max(counts.attempts / full, middle + 0.06))))
         yield f'<path class="sent" d="{"".join(good)}"/>'
         yield f'<path class="failed" d="{"".join(bad)}"/>'
 
     def _hits(self, rows: Mapping[int, Counts]) -> Iterator[str]:
         for bucket, counts in sorted(rows.items()):
-            left, right = self._edges(bucket)
-            yield _box(left, right, 0, 1, "hit", self._note(bucket, counts))
+            yield box(self._edges(bucket), (0, 1), "hit", self._note(bucket, counts))
 
     def _note(self, bucket: int, counts: Counts) -> str:
         at = self._clock.time(self._found.begin + bucket * self._found.width)
@@ -192,14 +143,14 @@ class Timeline:
 
     def _scale(self) -> str:
         marks = [
-            _label(latency(value), "y", bottom=self._latency.place(value))
+            label(latency(value), "y", bottom=self._latency.place(value))
             for value in self._latency.ticks()
         ]
         return "".join(marks)
 
     def _traffic_scale(self, *, is_first: bool) -> str:
         end = '<span class="end lane">sends, failures</span>' if is_first else ""
-        return _label(f"{short_number(self._most)}/s", "y", bottom=0.72) + end
+        return label(f"{short_number(self._most)}/s", "y", bottom=0.72) + end
 
     def _ends(self, rows: Mapping[int, Counts]) -> str:
         """The names of the curves, at their ends."""
@@ -208,7 +159,7 @@ class Timeline:
             return ""
         lower = self._latency.place(known[-1].p50 or 0)
         upper = max(self._latency.place(known[-1].p99 or 0), lower + 0.14)
-        return _label("99 %", "end", bottom=upper) + _label("median", "end", bottom=lower)
+        return label("99 %", "end", bottom=upper) + label("median", "end", bottom=lower)
 
 
 def _who(broker: Named, avoided: Avoidance | None) -> str:
@@ -217,7 +168,7 @@ def _who(broker: Named, avoided: Avoidance | None) -> str:
         f"<b>{escape(broker.name)}</b>",
         f"<span>{short_number(counts.attempts)} sends</span>",
         f"<span>median {latency(counts.p50)}</span>",
-        f"<span>99{chr(0x202F)}% {latency(counts.p99)}</span>",
+        f"<span>99{THIN}% {latency(counts.p99)}</span>",
     ]
     if counts.failures:
         lines.append(f'<span class="bad">{some(counts.failures, "failure")}</span>')
@@ -229,17 +180,9 @@ def _who(broker: Named, avoided: Avoidance | None) -> str:
 def _runs(rows: Mapping[int, Counts]) -> list[list[int]]:
     """Buckets without a gap between them."""
     runs: list[list[int]] = []
-    for bucket in sorted(number for number, counts in rows.items() if counts.p50 is not None):
+    for bucket in sorted(b for b, counts in rows.items() if counts.p50 is not None):
         if runs and runs[-1][-1] == bucket - 1:
             runs[-1].append(bucket)
         else:
             runs.append([bucket])
     return runs
-
-
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{_x(x)},{_y(y)}" for x, y in points)
-
-
-def _bar(left: float, right: float, low: float, high: float) -> str:
-    return f"M{_x(left)},{_y(low)}V{_y(high)}H{_x(right)}V{_y(low)}Z"

@@ -81,11 +81,15 @@ def _avoided(found: Findings) -> list[str]:
 
 def _avoidance(item: Avoidance, producers: int) -> str:
     who = f" by {some(item.clients, 'producer')}" if producers > 1 else ""
-    lasted = f" for {span(item.seconds)} in all" if item.periods > 1 else f" for {span(item.seconds)}"
+    lasted = (
+        f" for {span(item.seconds)} in all" if item.periods > 1 else f" for {span(item.seconds)}"
+    )
     why = ""
     if item.reason:
         is_longest = " for the longest time" if item.periods > 1 else ""
-        why = f",{is_longest} because of: {item.reason}"
+        # Reasons follow a broker's name ("refused the connection"), or begin with a latency.
+        deed = f"took {item.reason}" if item.reason[0].isdigit() else item.reason
+        why = f",{is_longest} because it {deed}"
     return f"{item.broker} was left {times(item.periods)}{who}{lasted}{why}."
 
 

@@ -11,7 +11,7 @@ _NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", 
 #: Keeps a number and its unit on one line.
 THIN: Final = "\u202f"
 GAP: Final = "\u00a0"
-DASH: Final = "–"
+DASH: Final = "\u2013"
 
 
 def number(value: int) -> str:
