@@ -333,7 +333,10 @@ class TopicQueues:
 
     def another_usable(self, broker: str, now: float) -> bool:
         """Whether a broker of the topic other than this one is usable and not suspect."""
-        usable = self.choice(now).usable
+        choice, watch = self._choice, self._watch
+        if choice.version != watch.version or now >= watch.at:
+            choice = self.choice(now)
+        usable = choice.usable
         return len(usable) > 1 or (len(usable) == 1 and broker not in usable)
 
     def choice(self, now: float) -> Choice:

@@ -416,7 +416,9 @@ class Sender:
         deadline: float,
         tries_left: int,
     ) -> float:
-        if plan.is_pinned or not self.queues_of(entry).another_usable(target.queue.broker, now):
+        if plan.is_pinned or len(entry.brokers) == 1:
+            return deadline
+        if not self.queues_of(entry).another_usable(target.queue.broker, now):
             return deadline
         cap = self.config.attempt_timeout
         if cap == AUTO:

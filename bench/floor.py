@@ -1,0 +1,89 @@
+"""Bare sockets with constant bytes: what Python costs when a client does nothing at all.
+
+The bytes are those that our producer writes for the same message, made once. The opaque number is
+the same in every frame, which no server minds.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.samples import Sample, Stopwatch
+from rocketwire.wire.batch import encode_batch
+from rocketwire.wire.send_request import SendTemplate, send_fields
+
+_READ = 64 * 1024
+_length = struct.Struct(">I")
+
+
+def frame(topic: str, broker: str, body: bytes, *, batch: int = 0) -> bytes:
+    """A send request of one message, or of a batch of that many."""
+    fields = send_fields(
+        group="bench",
+        topic=topic,
+        default_topic="TBW102",
+        default_queues=4,
+        queue_id=0,
+        broker=broker,
+        batch=bool(batch),
+    )
+    properties = b"UNIQ_KEY\x017F00000100012A9F00000000000000FF\x02"
+    if batch:
+        body, properties = encode_batch([(body, properties, 0)] * batch), b""
+    request = SendTemplate(fields).request(0, 0, int(time.time() * 1000), properties, body)
+    return request.head(1) + bytes(request.body)
+
+
+@contextmanager
+def connected(address: str) -> Iterator[socket.socket]:
+    """A plain socket to a broker."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield sock
+
+
+def ping_pong(address: str, data: bytes, count: int) -> Sample:
+    """Write, read, write, read."""
+    latencies: list[float] = []
+    clock = time.perf_counter
+    with connected(address) as sock:
+        sock.settimeout(None)  # a time-out would cost a poll for each call
+        send, receive = sock.send, sock.recv
+        with Stopwatch() as watch:
+            for _ in range(count):
+                began = clock()
+                send(data)
+                receive(_READ)
+                latencies.append(clock() - began)
+    return watch.sample(count, latencies)
+
+
+def pipelined(address: str, data: bytes, count: int, *, window: int, each: int = 1) -> Sample:
+    """Keep up to ``window`` frames unanswered; answers are counted by their length fields."""
+    with connected(address) as sock:
+        sock.settimeout(None)
+        send, receive = sock.sendall, sock.recv
+        unpack = _length.unpack_from
+        written = answered = 0
+        rest = b""
+        with Stopwatch() as watch:
+            while answered < count:
+                room = min(window - (written - answered), count - written)
+                if room:
+                    send(data * room)
+                    written += room
+                rest += receive(_READ)
+                position, end = 0, len(rest)
+                while end - position >= 4:
+                    after = position + 4 + unpack(rest, position)[0]
+                    if after > end:
+                        break
+                    position = after
+                    answered += 1
+                rest = rest[position:]
+    return watch.sample(count * each)
