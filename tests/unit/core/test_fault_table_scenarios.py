@@ -9,6 +9,7 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
+from tests.unit.core.world import World
 
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.testing.policy_model import PolicyModel
@@ -187,3 +188,29 @@ def test_the_spread_is_even_again_after_isolation_and_return(fault):
     assert share > 500
     assert set(counts) == set(model.queues)
     assert all(abs(count - share) <= max(0.01 * share, 4) for count in counts.values())
+
+
+def closed_loop(world, until, latencies):
+    while world.clock() < until:
+        began = world.clock()
+        yield from world.operation()
+        latencies.append(world.clock() - began)
+
+
+@pytest.mark.parametrize(
+    ("fault", "hits"), [(Slow(0.08), 24), (Slow(0.3), 16), (Hang(), 12), (Refuse(), 8)], ids=repr
+)
+def test_the_real_sender_steps_around_a_bad_broker_too(fault, hits):
+    world = World(3, latency=with_pauses(0.004, share=0.003, shortest=0.02, longest=0.15))
+    bad = world.brokers["broker-b"]
+    arrivals = []
+    bad.on_arrival = lambda request, now: arrivals.append(now)
+    bad.break_between(1.0, 3.0, fault)
+    latencies = []
+    tasks = [world.driver.spawn(closed_loop(world, 7.0, latencies)) for _ in range(4)]
+    world.clock.run_until(10.0)
+    for task in tasks:
+        task.result()  # raises if any send failed
+    assert max(latencies) <= 1.01  # a hang costs one cap
+    assert sum(1.0 <= moment < 3.0 for moment in arrivals) <= hits
+    assert any(moment >= 3.0 for moment in arrivals)  # back by a trial message, without probes
