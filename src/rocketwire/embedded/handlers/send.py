@@ -225,9 +225,9 @@ class SendHandler:
         )
         place, offsets = broker.store.append_batch(draft, broker.suffix)
         broker.arrived(request.topic, queue_id)
-        broker.messages_in += len(offsets) - 1
+        broker.messages_in += len(offsets) // 8 - 1
         prefix = broker.id_prefix
-        ids = ",".join([f"{prefix}{offset:016X}" for offset in offsets])
+        ids = prefix + offsets.hex(",", 8).upper().replace(",", f",{prefix}")
         return self._answer(call, place, queue_id, "", request.properties, ids)
 
     # Answering

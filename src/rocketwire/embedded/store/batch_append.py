@@ -44,11 +44,14 @@ class BatchPlace:
 
 @dataclass(slots=True)
 class BatchRecords:
-    """The bytes to append, the queue units, and each record's log offset."""
+    """The bytes to append, the queue units, and each record's log offset.
 
-    data: bytes
+    The offsets are packed as eight bytes each, because message ids are made of that.
+    """
+
+    data: bytes | memoryview
     units: bytes
-    offsets: list[int]
+    offsets: bytes
 
 
 class BatchPlan(Protocol):
@@ -107,7 +110,8 @@ class LoopPlan:
             offsets.append(physical)
             physical += size
             queue_offset += 1
-        return BatchRecords(b"".join(parts), b"".join(units), offsets)
+        packed = struct.pack(f">{len(offsets)}q", *offsets)
+        return BatchRecords(b"".join(parts), b"".join(units), packed)
 
 
 def plan_batch(body: bytes, topic: bytes, suffix: bytes, head_size: int) -> LoopPlan:

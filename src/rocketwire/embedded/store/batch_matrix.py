@@ -84,7 +84,8 @@ class MatrixPlan:
             records[:, end:] = numpy.frombuffer(joint + self.suffix, numpy.uint8)
         units = numpy.empty(count, numpy.dtype([("at", ">i8"), ("size", ">i4"), ("code", ">i8")]))
         units["at"], units["size"], units["code"] = offsets, size, self._codes()
-        return BatchRecords(records.tobytes(), units.tobytes(), offsets.tolist())
+        packed = offsets.astype(">i8").tobytes()
+        return BatchRecords(memoryview(records.reshape(-1)), units.tobytes(), packed)
 
     def _heads(self, place: BatchPlace, offsets: Any) -> Any:
         """The fixed part of each record, as a matrix of bytes."""

@@ -130,7 +130,7 @@ class CommitLog:
         )
         self.end = start
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | memoryview) -> None:
         """Write at the offset that ``reserve`` gave. After an error nothing was appended."""
         file = self.files[-1]
         position = self.end - file.start

@@ -40,7 +40,7 @@ class Disk:
         if self.full or (self.limit is not None and self.written + size > self.limit):
             raise StoreFullError("the disk is full: free some room or raise the limit")
 
-    def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> None:
+    def write(self, descriptor: int, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Write all of it, or raise with an unknown part of it written."""
         self.admit(len(data))
         try:

@@ -121,7 +121,7 @@ class MessageStore:
             return store_ms + self._delays_ms[draft.queue_id]
         return tags_code(draft.properties)
 
-    def append_batch(self, draft: Draft, suffix: bytes) -> tuple[Appended, list[int]]:
+    def append_batch(self, draft: Draft, suffix: bytes) -> tuple[Appended, bytes]:
         """Store a batch at the end of one queue, all of it or nothing.
 
         Args:
@@ -130,7 +130,8 @@ class MessageStore:
             suffix: properties added to each message.
 
         Returns:
-            The first message's place (with the size of all), and the log offset of each.
+            The first message's place (with the size of all), and the log offset of each,
+            packed as eight bytes.
         """
         topic = draft.topic.encode()
         if len(topic) > 127:

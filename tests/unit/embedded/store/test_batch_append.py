@@ -70,7 +70,8 @@ def test_every_field_is_where_a_reader_looks_for_it() -> None:
     assert (first.body, second.body) == (b"one", b"three")
     assert (first.flag, second.flag) == (5, -5)
     assert (first.queue_offset, second.queue_offset) == (70, 71)
-    assert [first.physical_offset, second.physical_offset] == records.offsets
+    packed = struct.pack(">2q", first.physical_offset, second.physical_offset)
+    assert records.offsets == packed
     assert first.properties == {"TAGS": "a", "CLUSTER": "c"}
     assert second.properties == {"CLUSTER": "c"}
     assert (first.reconsume_times, first.queue_id, first.topic) == (2, 3, "topic")

@@ -37,7 +37,7 @@ class CrashingDisk(Disk):
         self.garbage = garbage
         self.writes = 0
 
-    def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> None:
+    def write(self, descriptor: int, data: bytes | bytearray | memoryview, offset: int) -> None:
         if self.writes == self.at:
             size = os.fstat(descriptor).st_size
             kept = bytes(data)[: int(len(data) * self.part)]
@@ -55,7 +55,7 @@ class ForgetfulDisk(Disk):
         super().__init__()
         self.unsynced: dict[int, list[tuple[Path, int, bytes]]] = {}
 
-    def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> None:
+    def write(self, descriptor: int, data: bytes | bytearray | memoryview, offset: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
         old = os.pread(descriptor, len(data), offset)
         self.unsynced.setdefault(os.fstat(descriptor).st_ino, []).append((path, offset, old))

@@ -425,7 +425,7 @@ def test_a_write_that_fails_half_way_leaves_nothing(
     class Torn(Disk):
         tear = False
 
-        def write(self, descriptor: int, data: bytes | bytearray, offset: int) -> None:
+        def write(self, descriptor: int, data: bytes | bytearray | memoryview, offset: int) -> None:
             if self.tear:
                 os.pwrite(descriptor, bytes(data)[: len(data) // 2], offset)
                 raise StoreFullError("the disk is full: torn on purpose")
