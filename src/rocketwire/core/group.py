@@ -84,6 +84,9 @@ class Group:
         self.rebalance_bell = self.make_bell()
         self.heartbeat_bell = self.make_bell()
         self.commit_bell = self.make_bell()
+        self.lock_bell = self.make_bell()
+        #: When an address was last found unreachable.
+        self.failed_at: dict[str, float] = {}
         #: Set by the shell: for control traffic, and for pulls, which have connections of their own.
         self.start: Start = _not_started
         self.start_pulling: Start = _not_started
@@ -100,8 +103,6 @@ class Group:
             wanted[self.retry_topic] = ALL
         self.subscriptions = wanted
         self.version = max(self.version + 1, int(self.instance.wall() * 1000))
-        for queue, held in list(self.queues.items()):
-            held.tags = wanted.get(queue.topic, held.tags)
         self.heartbeat_bell.ring()
         self.rebalance_bell.ring()
 

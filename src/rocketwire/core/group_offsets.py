@@ -60,7 +60,9 @@ def start_offset(group: Group, queue: MessageQueue) -> Op[int]:
         TransportError: its broker could not be reached.
         BrokerError: it refused.
     """
-    instance, start = group.instance, group.config.start
+    instance = group.instance
+    # Whatever was sent back is wanted, however new the group is.
+    start = "earliest" if queue.topic == group.retry_topic else group.config.start
     deadline = instance.clock() + instance.config.request_timeout
     if group.local is not None:
         found = group.local.get(queue)
@@ -68,9 +70,9 @@ def start_offset(group: Group, queue: MessageQueue) -> Op[int]:
         # Asked before the offset: what comes in between must not be skipped.
         end = yield from max_offset(instance, queue, deadline)
         found = yield from committed_offset(group, queue, deadline)
-        if found is None and start == "latest" and queue.topic != group.retry_topic:
+        if found is None and start == "latest":
             return (yield from _begin_at_the_end(group, queue, end, deadline))
-    if isinstance(start, float) and not found and queue.topic != group.retry_topic:
+    if isinstance(start, float) and not found:
         # A broker before 5.0 says 0 where it knows nothing; nothing before the time is wanted.
         return (yield from offset_for_time(instance, queue, start, group.name, deadline))
     if found is not None:

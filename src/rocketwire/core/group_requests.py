@@ -8,6 +8,7 @@ from typing import Any
 from rocketwire.core.group import Group, log
 from rocketwire.core.naming import without_namespace
 from rocketwire.core.process_queue import ProcessQueue
+from rocketwire.core.pull_loop import go_on_at
 from rocketwire.message import MessageQueue
 from rocketwire.wire.broker_requests import decode_group_changed, decode_reset_offsets
 from rocketwire.wire.client_bodies import queue_json
@@ -42,9 +43,7 @@ def _reset_offsets(group: Group, command: Command) -> None:
         held = group.queues.get(queue)
         if held is not None:
             log.warning("%s: an operator moved the group to offset %d", queue, offset)
-            group.workload.restart(held, offset)
-            held.bell.ring()
-    group.commit_bell.ring()
+            go_on_at(group, held, offset)
 
 
 def _status(group: Group, command: Command) -> Command:

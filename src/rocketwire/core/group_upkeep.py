@@ -58,6 +58,7 @@ def heartbeat(group: Group) -> Op[bool]:
         else:
             why = reply.remark if isinstance(reply, Reply) else reply
             log.debug("heartbeat to %s failed: %s", call.address, why)
+            group.failed_at[call.address] = instance.clock()
     return heard == len(calls)
 
 

@@ -40,6 +40,7 @@ class ProcessQueue:
         "is_full",
         "is_listed",
         "locked_until",
+        "loop",
         "next_offset",
         "queue",
         "resume_at",
@@ -79,6 +80,8 @@ class ProcessQueue:
         self.resume_at = 0.0
         #: Counts fresh starts; work from before one does not count any more.
         self.epoch = 0
+        #: Counts the loops that have pulled it; only the last one does.
+        self.loop = 0
         #: What the broker knows already.
         self.committed: int | None = None
         #: The id of the broker that it is pulled from: 0 is the master.

@@ -36,18 +36,32 @@ _LONG_REST: Final = 3.0
 _LOOK_AGAIN: Final = 1.0
 
 
-def keep_pulling(group: Group, held: ProcessQueue) -> Op[None]:
-    """Pull a queue until it is dropped."""
+def begin_pulling(group: Group, held: ProcessQueue) -> None:
+    """Pull a queue from its next offset on.
+
+    A loop that is pulling it already ends when its answer comes, which may be held for long.
+    """
+    held.loop += 1
+    group.start_pulling(keep_pulling(group, held, held.loop))
+
+
+def go_on_at(group: Group, held: ProcessQueue, offset: int) -> None:
+    """Forget what is held of a queue, and go on somewhere else at once."""
+    group.workload.restart(held, offset)
+    begin_pulling(group, held)
+    group.commit_bell.ring()
+
+
+def keep_pulling(group: Group, held: ProcessQueue, loop: int) -> Op[None]:
+    """Pull a queue until it is dropped, or another loop does."""
     rest = 0.0
-    while not held.is_dropped:
+    while not held.is_dropped and held.loop == loop:
         if rest:
             yield from held.bell.wait(group.instance.clock() + rest)
-            if held.is_dropped:
-                return
-        if not (yield from _wait_for_leave(group, held)):
+        if not (yield from _wait_for_leave(group, held)) or held.loop != loop:
             continue
         try:
-            yield from _pull(group, held)
+            yield from _pull(group, held, loop)
         except ClientClosedError:
             return
         except Exception as error:  # noqa: BLE001 - whatever came, the queue must go on
@@ -67,12 +81,18 @@ def _bear(group: Group, held: ProcessQueue, error: Exception, rest: float) -> fl
         # It may live elsewhere now, or have forgotten us.
         group.instance.route_bell.ring()
         group.heartbeat_bell.ring()
+        if group.needs_locks:
+            # A broker that was restarted has forgotten its locks: make sure of ours first.
+            held.locked_until = min(held.locked_until, group.instance.clock())
+            group.lock_bell.ring()
     return min(_LONG_REST, rest * 2 or _SHORT_REST)
 
 
 def _wait_for_leave(group: Group, held: ProcessQueue) -> Op[bool]:
     """Wait while there is no room, or while the lock is not ours; True when a pull may begin."""
     clock = group.instance.clock
+    if held.is_dropped:
+        return False
     if group.needs_locks and clock() >= held.locked_until:
         yield from held.bell.wait(clock() + _LOOK_AGAIN)
         return False
@@ -89,9 +109,8 @@ def _wait_for_leave(group: Group, held: ProcessQueue) -> Op[bool]:
     return not held.is_dropped
 
 
-def _pull(group: Group, held: ProcessQueue) -> Op[None]:
+def _pull(group: Group, held: ProcessQueue, loop: int) -> Op[None]:
     """One round: one pull that waits for messages, or several that need not."""
-    epoch = held.epoch
     calls = yield from _calls(group, held)
     if len(calls) == 1:
         call = calls[0][1]
@@ -101,7 +120,7 @@ def _pull(group: Group, held: ProcessQueue) -> Op[None]:
     else:
         replies = yield from invoke_all(tuple(call for _, call in calls))
     for (offset, _), reply in zip(calls, replies, strict=True):
-        if held.is_dropped or held.epoch != epoch or offset != held.next_offset:
+        if held.is_dropped or held.loop != loop or offset != held.next_offset:
             return
         if not isinstance(reply, Reply):
             raise reply

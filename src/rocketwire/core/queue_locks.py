@@ -3,16 +3,21 @@
 A broker gives a queue to one client id at a time and forgets a lock that is not renewed for a
 minute. We trust ours for half of that, counted from before the request was sent, so that two
 members never both believe to have it unless a clock runs at half speed.
+
+A broker that is restarted forgets all locks. Whoever had one notices by his broken connections,
+hands out nothing until he has it again, and asks for it several times a second; whoever would take
+such a queue over leaves him the first seconds after the broker's return.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rocketwire.core.effects import Invoke, Op, invoke_all, sleep
+from rocketwire.core.effects import Invoke, Op, invoke_all
 from rocketwire.core.group import Group, log
 from rocketwire.core.group_offsets import committed_offset
 from rocketwire.core.process_queue import ProcessQueue
+from rocketwire.core.pull_loop import go_on_at
 from rocketwire.errors import RocketMQError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -20,6 +25,9 @@ from rocketwire.wire.command import Reply
 from rocketwire.wire.headers import decode_lock_reply, lock_body
 
 _LIMIT = 1.0
+#: How often a lock is asked for that was lost, and how long others leave its last owner alone.
+_HURRY = 0.25
+_COURTESY = 3.0
 
 
 def _by_broker(group: Group, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
@@ -98,7 +106,7 @@ def _locked(group: Group, held: ProcessQueue, began: float) -> Op[None]:
             return
         if offset is not None and offset > group.floors((held,))[held.queue]:
             log.warning("%s: others have handled it up to %d meanwhile", held.queue, offset)
-            group.workload.restart(held, offset)
+            go_on_at(group, held, offset)
     is_news = clock() >= held.locked_until
     held.locked_until = began + group.config.lock_lifetime
     if is_news:
@@ -109,7 +117,7 @@ def _locked(group: Group, held: ProcessQueue, began: float) -> Op[None]:
 def keep_locks(group: Group) -> Op[None]:
     """Renew all locks, for ever; sooner where one is in danger."""
     while True:
-        yield from sleep(group.instance.clock() + _pause(group))
+        yield from group.lock_bell.wait(group.instance.clock() + _pause(group))
         held = group.every_queue()
         if held:
             yield from renew(group, held)
@@ -120,5 +128,11 @@ def _pause(group: Group) -> float:
     config, now = group.config, group.instance.clock()
     left = [held.locked_until - now for held in group.every_queue()]
     if left and min(left) < config.lock_lifetime - config.lock_interval / 2:
-        return min(1.0, config.lock_interval)
+        return min(_HURRY, config.lock_interval)
     return config.lock_interval
+
+
+def left_alone(group: Group, queue: MessageQueue) -> bool:
+    """Whether a queue's broker was away until a moment ago, and its last owner goes first."""
+    address = group.instance.routes.masters().get(queue.broker, "")
+    return group.instance.clock() - group.failed_at.get(address, -_COURTESY) < _COURTESY

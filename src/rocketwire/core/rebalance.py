@@ -15,8 +15,8 @@ from rocketwire.core.group import Group, log
 from rocketwire.core.group_offsets import commit, start_offset
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.process_queue import ProcessQueue
-from rocketwire.core.pull_loop import keep_pulling
-from rocketwire.core.queue_locks import lock, unlock
+from rocketwire.core.pull_loop import begin_pulling
+from rocketwire.core.queue_locks import left_alone, lock, unlock
 from rocketwire.errors import RocketMQError
 from rocketwire.hooks import QueuesEvent, call_hooks
 from rocketwire.message import MessageQueue
@@ -29,6 +29,7 @@ from rocketwire.wire.headers import consumer_list, decode_consumer_list
 _SHORT = 0.25
 _GROWTH = 1.5
 _LONG = 1.0
+_PATIENT = 5.0
 
 
 def keep_rebalancing(group: Group) -> Op[None]:
@@ -42,7 +43,7 @@ def keep_rebalancing(group: Group) -> Op[None]:
         else:
             yield from group.rebalance_bell.wait(clock() + min(usual, pause))
             # Only the retry topic may be missing for long: a broker may be set up without.
-            limit = usual if _has_all_but_retries(group) else _LONG
+            limit = _PATIENT if _has_all_but_retries(group) else _LONG
             pause = min(limit, pause * _GROWTH)
 
 
@@ -67,7 +68,17 @@ def rebalance(group: Group) -> Op[bool]:
     return complete
 
 
+def _adopt_tags(group: Group, topic: str) -> None:
+    """Pull with other tags from now on, if others are wanted."""
+    wanted = group.subscriptions[topic]
+    for queue, held in group.queues.items():
+        if queue.topic == topic and held.tags != wanted:
+            held.tags = wanted
+            begin_pulling(group, held)
+
+
 def _rebalance_topic(group: Group, topic: str) -> Op[bool]:
+    _adopt_tags(group, topic)
     queues = yield from _queues_of(group, topic)
     if not queues:
         return False
@@ -141,6 +152,7 @@ def _take_over(group: Group, queues: list[MessageQueue]) -> Op[list[MessageQueue
     free = [queue for queue in queues if queue not in group.releasing]
     began = group.instance.clock()
     if group.needs_locks and free:
+        free = [queue for queue in free if not left_alone(group, queue)]
         locks = yield from lock(group, free)
         free = [queue for queue in free if locks.get(queue)]
     taken, failed = [], []
@@ -172,7 +184,7 @@ def _begin(group: Group, queue: MessageQueue, offset: int, locked_at: float) -> 
     if group.needs_locks:
         held.locked_until = locked_at + group.config.lock_lifetime
     group.queues[queue] = held
-    group.start_pulling(keep_pulling(group, held))
+    begin_pulling(group, held)
 
 
 def _give_back(group: Group, queues: list[MessageQueue]) -> None:

@@ -1,0 +1,186 @@
+"""Where queues begin, and what is committed."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.core.group_world import GroupWorld
+
+from rocketwire.core.group_offsets import commit, start_offset
+from rocketwire.errors import TransportError
+from rocketwire.message import MessageQueue
+from rocketwire.testing.simulated_network import Refuse
+from rocketwire.wire.codes import RequestCode, ResponseCode
+from rocketwire.wire.command import Command
+
+ONE = MessageQueue("T", "broker-a", 0)
+RETRIES = MessageQueue("%RETRY%g", "broker-a", 0)
+
+
+def member_of(world: GroupWorld, **options: object):
+    member = world.member(**options)
+    world.driver.run(_know_routes(member.group))
+    return member
+
+
+def _know_routes(group):
+    from rocketwire.core.lookup import refresh_topic
+
+    yield from refresh_topic(group.instance, "T", 3.0)
+
+
+def begin(world: GroupWorld, queue: MessageQueue = ONE, **options: object) -> int:
+    return world.driver.run(start_offset(member_of(world, **options).group, queue))
+
+
+def test_a_group_that_is_known_goes_on_where_it_was():
+    world = GroupWorld()
+    world.send(10, ("broker-a", 0))
+    world.brokers["broker-a"].offsets["T", 0] = 7
+    for start in ("earliest", "latest", 5.0):
+        assert begin(world, start=start) == 7
+
+
+def test_a_new_group_begins_at_the_first_or_at_the_last_message():
+    world = GroupWorld()
+    world.send(10, ("broker-a", 0))
+    world.brokers["broker-a"].first["T", 0] = 3
+    world.check_commit = lambda *_: None
+    assert begin(world, start="earliest") == 3
+    assert begin(world, start="latest") == 10
+
+
+def test_the_first_member_of_a_new_group_notes_the_end_of_every_queue():
+    world = GroupWorld()
+    world.check_commit = lambda *_: None
+    world.send(50)
+    begin(world, start="latest")
+    ends = {
+        (name, key[1]): len(queue)
+        for name, broker in world.brokers.items()
+        for key, queue in broker.queues.items()
+    }
+    noted = {
+        (name, key[1]): offset
+        for name, broker in world.brokers.items()
+        for key, offset in broker.offsets.items()
+    }
+    assert {place: n for place, n in noted.items() if n} == ends
+    assert len(noted) == 8
+
+
+def test_a_queue_that_is_new_to_a_known_group_begins_at_its_first_message():
+    world = GroupWorld()
+    world.send(10, ("broker-a", 0))
+    world.brokers["broker-b"].offsets["T", 2] = 0
+    assert begin(world, start="latest") == 0
+
+
+def test_an_old_broker_that_answers_zero_does_not_make_a_group_known():
+    """Brokers before 5.0 say 0 where a queue still has its first message."""
+    world = GroupWorld()
+    world.send(10, ("broker-a", 0))
+    old = world.brokers["broker-b"]
+    old._code_14 = lambda _: Command(0, {"offset": "0"}, version=409)
+    world.check_commit = lambda *_: None
+    assert begin(world, start="latest") == 10
+
+
+def test_retries_always_begin_with_the_first():
+    world = GroupWorld()
+    world.brokers["broker-a"].queues["%RETRY%g", 0] = []
+    world.brokers["broker-a"].store("%RETRY%g", 0, _stored("x"))
+    for start in ("latest", "earliest", 12.0):
+        assert begin(world, RETRIES, start=start) == 0
+
+
+def _stored(body: str):
+    from tests.unit.core.group_world import Stored
+
+    return Stored(body)
+
+
+def test_a_broker_that_is_away_gives_no_position():
+    world = GroupWorld()
+    world.brokers["broker-a"].break_now(Refuse())
+    with pytest.raises(TransportError):
+        begin(world)
+
+
+def test_offsets_are_committed_every_five_seconds_and_only_when_they_moved():
+    world = GroupWorld(brokers=1, queues=1)
+    world.member().begin()
+    world.run(1.0)
+    broker = world.brokers["broker-a"]
+
+    def commits() -> list[str]:
+        codes = RequestCode.UPDATE_CONSUMER_OFFSET
+        found = [c for c in broker.seen if c.code == codes and c.ext["topic"] == "T"]
+        return [c.ext["commitOffset"] for c in found]
+
+    world.send(3, ("broker-a", 0))
+    world.run(3.0)
+    assert commits() == []
+    world.run(2.5)
+    assert commits() == ["3"]
+    world.run(20.0)
+    assert commits() == ["3"]
+
+
+def test_a_commit_that_failed_is_tried_again():
+    world = GroupWorld(brokers=1, queues=1)
+    member = world.member().begin()
+    world.run(1.0)
+    broker = world.brokers["broker-a"]
+    world.send(3, ("broker-a", 0))
+    world.run(1.0)
+    real, broker._code_15 = broker._code_15, lambda _: Command(ResponseCode.SYSTEM_ERROR)
+    deadline = world.clock() + 3.0
+    queues = list(member.group.queues.values())
+    assert world.driver.run(commit(member.group, queues, deadline)) is False
+    broker._code_15 = real
+    world.run(6.0)
+    assert broker.offsets["T", 0] == 3
+
+
+def test_leaving_commits_at_once():
+    world = GroupWorld(brokers=1, queues=1)
+    member = world.member().begin()
+    world.run(1.0)
+    world.send(3, ("broker-a", 0))
+    world.run(0.1)
+    member.leave()
+    world.run(0.1)
+    assert world.brokers["broker-a"].offsets["T", 0] == 3
+    assert not world.brokers["broker-a"].members
+
+
+def test_leaving_waits_for_the_handler_at_work():
+    world = GroupWorld(brokers=1, queues=1)
+    member = world.member().begin()
+    member.behave = lambda _: (3.0, None)
+    world.run(1.0)
+    world.send(1, ("broker-a", 0))
+    world.run(0.1)
+    task = member.leave()
+    world.run(2.0)
+    assert not task.done
+    world.run(1.5)
+    assert task.result() is True
+    assert world.brokers["broker-a"].offsets["T", 0] == 1
+
+
+def test_leaving_does_not_wait_for_ever():
+    world = GroupWorld(brokers=1, queues=2)
+    member = world.member(ordered=True).begin()
+    member.behave = lambda m: (300.0 if m.queue.id == 0 else 0.0, None)
+    world.run(1.0)
+    world.send(2, ("broker-a", 0))
+    world.send(2, ("broker-a", 1))
+    world.run(1.0)
+    task = member.leave()
+    world.run(11.0)
+    assert task.result() is False
+    broker = world.brokers["broker-a"]
+    assert broker.offsets["T", 1] == 2
+    assert broker.offsets.get(("T", 0), 0) == 0
+    assert {queue for topic, queue in broker.locks if topic == "T"} == {0}, "its handler goes on"
