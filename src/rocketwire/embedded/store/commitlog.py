@@ -8,49 +8,76 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections import deque
 from pathlib import Path
+from typing import Final
 
 from rocketwire.embedded.store.disk import Disk
 from rocketwire.embedded.store.failures import MessageRefusedError, StoreError
 from rocketwire.embedded.store.layout import BLANK_HEAD, MAGIC_BLANK, file_name
 
+#: Files that are mapped at one time.
+_MAPS: Final = 32
+
 
 class LogFile:
-    """One file of the log. ``start`` is the log offset of its first byte."""
+    """One file of the log. ``start`` is the log offset of its first byte.
 
-    __slots__ = ("_map", "_view", "descriptor", "path", "size", "start")
+    It is open only while it is written to and synced, and mapped only while it is read: a log
+    may have more files than a process may open.
+    """
+
+    __slots__ = ("_descriptor", "_disk", "_view", "path", "size", "start")
 
     def __init__(self, path: Path, start: int, size: int, disk: Disk) -> None:
         self.path = path
         self.start = start
         self.size = size
-        self.descriptor = disk.create(path, size)
-        self._map: mmap.mmap | None = None
+        self._disk = disk
+        self._descriptor = -1
         self._view: memoryview | None = None
+
+    @property
+    def descriptor(self) -> int:
+        """For writing; the file is opened, and made as long as it should be, when needed."""
+        if self._descriptor < 0:
+            self._descriptor = self._disk.create(self.path, self.size)
+        return self._descriptor
+
+    @property
+    def mapped(self) -> bool:
+        """Whether there is a map."""
+        return self._view is not None
 
     @property
     def view(self) -> memoryview:
         """The whole file, as it is now and as it will be: a map sees later writes."""
         if self._view is None:
-            self._map = mmap.mmap(self.descriptor, self.size, access=mmap.ACCESS_READ)
-            self._view = memoryview(self._map)
+            was_open = self._descriptor >= 0
+            whole = mmap.mmap(self.descriptor, self.size, access=mmap.ACCESS_READ)
+            self._view = memoryview(whole)
+            if not was_open:
+                self.close()
         return self._view
+
+    def unmap(self) -> None:
+        """Forget the map. Views that are still being sent keep it alive by themselves."""
+        self._view = None
 
     def cut(self, position: int) -> None:
         """Make everything from a position on zero, whatever a torn write left there.
 
         A map made before would see the file shrink for a moment, so it is dropped first.
         """
-        self._view = self._map = None
+        self.unmap()
         os.ftruncate(self.descriptor, position)
         os.ftruncate(self.descriptor, self.size)
 
     def close(self) -> None:
-        """Close the file. Views that are still being sent keep their map alive by themselves."""
-        self._view = self._map = None
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        """Close the file; it is opened again when it is needed."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 class CommitLog:
@@ -64,6 +91,7 @@ class CommitLog:
         self.file_size = file_size
         self._disk = disk
         self.files: list[LogFile] = []
+        self._maps: deque[LogFile] = deque()
         self.end = 0
         self.synced = 0
         self._load()
@@ -83,6 +111,9 @@ class CommitLog:
                     "open the store with the sizes it was made with"
                 )
             self.files.append(LogFile(path, start, self.file_size, self._disk))
+        if self.files:
+            # A crash may have come before the newest file got its full length.
+            _ = self.files[-1].descriptor
         self.end = self.limit
 
     @property
@@ -154,7 +185,15 @@ class CommitLog:
         position = offset - file.start
         if position + size > self.file_size:
             return None
+        if not file.mapped:
+            self._make_room(file)
         return file.view[position : position + size]
+
+    def _make_room(self, file: LogFile) -> None:
+        """Keep the number of maps, each of which holds a descriptor, within bounds."""
+        self._maps.append(file)
+        if len(self._maps) > _MAPS:
+            self._maps.popleft().unmap()
 
     def truncate(self, offset: int) -> None:
         """Say that the log ends here. What lies behind is removed."""
@@ -175,6 +214,7 @@ class CommitLog:
         return file
 
     def _remove(self, file: LogFile) -> None:
+        file.unmap()
         file.close()
         file.path.unlink(missing_ok=True)
 
@@ -182,8 +222,17 @@ class CommitLog:
         """The files that hold bytes which may not be on the medium yet."""
         return [f for f in self.files if f.start + self.file_size > self.synced]
 
+    def mark_synced(self, offset: int) -> None:
+        """Everything before an offset is on the medium."""
+        self.synced = max(self.synced, offset)
+        for file in self.files[:-1]:
+            if file.start + file.size <= self.synced:
+                file.close()
+
     def close(self) -> None:
         """Close every file."""
         for file in self.files:
+            file.unmap()
             file.close()
         self.files.clear()
+        self._maps.clear()

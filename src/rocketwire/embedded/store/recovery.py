@@ -115,6 +115,7 @@ class _Replay:
             position, closed = self._read_file(file, position)
             if not closed:
                 break
+            file.unmap()
             position = file.start + file.size
         if self._held is not None and _looks_torn(self._held[0].properties):
             position = self._held[1]

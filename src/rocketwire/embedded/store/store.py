@@ -283,7 +283,7 @@ class MessageStore:
         """
         if job.error is not None:
             raise StoreError(f"the disk does not sync: {job.error}") from job.error
-        self.log.synced = max(self.log.synced, job.log_end)
+        self.log.mark_synced(job.log_end)
         if job.checkpoint is not None:
             self._checkpoint = job.checkpoint
 

@@ -560,3 +560,23 @@ def test_many_queues_need_few_descriptors(store: MessageStore) -> None:
         assert read_all(store, f"T{n}")[0].body == b"%d" % n
     if before:
         assert len(os.listdir("/proc/self/fd")) - before < 120
+
+
+def test_a_long_log_needs_few_descriptors(
+    store: MessageStore, clock: Clock, opened: list[MessageStore]
+) -> None:
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc to count open files")
+    before = len(os.listdir("/proc/self/fd"))
+    for n in range(2400):
+        store.append(draft(b"%04d" % n + b"x" * 500))
+        if n % 100 == 0:
+            store.flush()
+    store.flush()
+    assert len(store.log.files) > 160
+    assert len(read_all(store)) == 2400
+    assert len(os.listdir("/proc/self/fd")) - before < 120
+    store.close()
+    again = reopen(store, clock, opened)
+    assert [r.body[:4] for r in read_all(again)] == [b"%04d" % n for n in range(2400)]
+    assert len(os.listdir("/proc/self/fd")) - before < 120
