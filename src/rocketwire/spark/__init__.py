@@ -15,28 +15,34 @@ if TYPE_CHECKING:
     from rocketwire.spark.delivery_report.findings import ReportResult
     from rocketwire.spark.delivery_report.pipeline import report
     from rocketwire.spark.local_session import session
+    from rocketwire.spark.pipelines.archive import ArchiveResult, archive, verify_archive
     from rocketwire.spark.pipelines.publish import PublishResult, publish
     from rocketwire.spark.pipelines.transform import TransformResult, transform
     from rocketwire.spark.progress import Lag, lag
 
 _HOMES = {
+    "ArchiveResult": "pipelines.archive",
     "Lag": "progress",
     "PublishResult": "pipelines.publish",
     "ReportResult": "delivery_report.findings",
     "TransformResult": "pipelines.transform",
+    "archive": "pipelines.archive",
     "deduplicate": "dedupe",
     "lag": "progress",
     "publish": "pipelines.publish",
     "report": "delivery_report.pipeline",
     "session": "local_session",
     "transform": "pipelines.transform",
+    "verify_archive": "pipelines.archive",
 }
 
 __all__ = [
+    "ArchiveResult",
     "Lag",
     "PublishResult",
     "ReportResult",
     "TransformResult",
+    "archive",
     "deduplicate",
     "lag",
     "publish",
@@ -44,6 +50,7 @@ __all__ = [
     "report",
     "session",
     "transform",
+    "verify_archive",
 ]
 
 

@@ -1,0 +1,217 @@
+"""Topics as a Parquet dataset that grows."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketwire.errors import ConfigError
+from rocketwire.spark.pipelines.archive_files import RESULT_SCHEMA, ArchiveTask, make_visible
+from rocketwire.spark.pipelines.archive_verify import ArchiveVerification, check_archive
+from rocketwire.spark.pipelines.arrow_map import map_in_arrow
+from rocketwire.spark.pipelines.bodies import body_schema, parsed
+from rocketwire.spark.pipelines.checkpoint import claim_checkpoint
+from rocketwire.spark.pipelines.compact import compact
+from rocketwire.spark.pipelines.connection import require, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+_COMPACT_EVERY: Final = 3600.0
+_STREAM_DIGITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveResult:
+    """What a run added."""
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    batches: int = 0
+    compacted: int = 0
+    seconds: float = 0.0
+    folder: str = ""
+    checkpoint: str = ""
+
+
+def default_checkpoint(folder: str | Path) -> str:
+    """Beside the archive, under a name that no engine takes for data."""
+    text = str(folder).rstrip("/")
+    head, slash, name = text.rpartition("/")
+    return f"{head}{slash}.{name}.checkpoint"
+
+
+def archive(  # noqa: PLR0913 - each is one decision of the user
+    spark: SparkSession,
+    topic: str,
+    folder: str | Path,
+    *,
+    name_servers: str | Sequence[str] | None = None,
+    body: str = "raw",
+    schema: str | None = None,
+    start: str = "earliest",
+    checkpoint: str | Path | None = None,
+    follow: bool = False,
+    compact_files: bool = True,
+    format: str = "parquet",  # noqa: A002 - Spark's word for it
+    options: Mapping[str, str] | None = None,
+    on_start: Callable[[StreamingQuery], None] | None = None,
+) -> ArchiveResult:
+    """Add what is new in a topic to a dataset, partitioned by topic and day of storing (UTC).
+
+    Args:
+        spark: the session.
+        topic: which, or several with commas.
+        folder: the dataset: ``topic=.../date=.../*.parquet``.
+        name_servers: of the cluster.
+        body: ``raw``, or ``json``: the parsed body is the column ``data``; what does not parse
+            stays in ``_body``, and ``_error`` says why.
+        schema: of JSON bodies, as DDL; learned from the topic unless given.
+        start: where a new archive starts: ``earliest`` or ``latest``.
+        checkpoint: the folder that remembers how far it is; beside the dataset unless given.
+        follow: go on for ever, instead of until the present end.
+        compact_files: join small files of days that are over.
+        format: ``parquet``; ``delta`` and ``iceberg`` go to Spark, where they are installed.
+        options: of the data source ``rocketmq``.
+        on_start: called with the running query.
+
+    Raises:
+        ConfigError: something is wrong with the arguments.
+    """
+    require(topic, "topic", "name a topic")
+    require(str(folder), "folder", "name the folder of the dataset")
+    if body not in {"raw", "json"}:
+        raise ConfigError(f"body is {body!r}: raw or json")
+    settings = source_options(name_servers, options)
+    learned = body_schema(spark, schema, topic, settings) if body == "json" else None
+    place = str(checkpoint or default_checkpoint(folder))
+    claim_checkpoint(
+        place, {"topic": topic, "folder": str(folder), "body": body, "format": format}, force=False
+    )
+    read = spark.readStream.format("rocketmq").options(
+        **settings, topics=topic, startingOffsets=start
+    )
+    run = _Run(str(folder), learned, format, compacts=compact_files)
+    return run.go(read.load(), place, follow=follow, on_start=on_start)
+
+
+def verify_archive(
+    spark: SparkSession,
+    folder: str | Path,
+    *,
+    name_servers: str | Sequence[str] | None = None,
+    checkpoint: str | Path | None = None,
+    options: Mapping[str, str] | None = None,
+) -> ArchiveVerification:
+    """Check that an archive holds every message of its ranges once.
+
+    Args:
+        spark: the session.
+        folder: the dataset.
+        name_servers: of the cluster.
+        checkpoint: as it was given to `archive`.
+        options: of the data source ``rocketmq``.
+    """
+    settings = source_options(name_servers, options)
+    place = checkpoint or default_checkpoint(folder)
+    return check_archive(spark, folder, place, settings)
+
+
+class _Run:
+    """One run of the stream."""
+
+    def __init__(
+        self, folder: str, learned: StructType | None, kind: str, *, compacts: bool
+    ) -> None:
+        self._folder = folder
+        self._learned = learned
+        self._kind = kind
+        self._compacts = compacts and kind == "parquet"
+        self._compacted_at = time.monotonic()
+        self._compacted = 0
+        self._stream = ""
+        self._is_named = threading.Event()
+        self._batches: dict[int, list[dict[str, Any]]] = {}
+
+    def go(
+        self,
+        messages: DataFrame,
+        checkpoint: str,
+        *,
+        follow: bool,
+        on_start: Callable[[StreamingQuery], None] | None,
+    ) -> ArchiveResult:
+        began = time.monotonic()
+        writer = messages.writeStream.foreachBatch(self._write)
+        writer = writer.option("checkpointLocation", checkpoint)
+        query = (writer if follow else writer.trigger(availableNow=True)).start()
+        # The id is in the checkpoint: it stays the same over restarts, and is another one when the
+        # checkpoint was thrown away, whose files must then not be overwritten.
+        self._stream = str(query.id).replace("-", "")[:_STREAM_DIGITS]
+        self._is_named.set()
+        try:
+            if on_start is not None:
+                on_start(query)
+            query.awaitTermination()
+        finally:
+            query.stop()
+        if self._compacts:
+            self._compacted += compact(self._folder)
+        return self._result(checkpoint, time.monotonic() - began)
+
+    def _result(self, checkpoint: str, seconds: float) -> ArchiveResult:
+        files = [file for batch in self._batches.values() for file in batch]
+        return ArchiveResult(
+            rows=sum(file["rows"] for file in files),
+            files=len(files),
+            bytes=sum(file["bytes"] for file in files),
+            batches=len(self._batches),
+            compacted=self._compacted,
+            seconds=seconds,
+            folder=self._folder,
+            checkpoint=checkpoint,
+        )
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        """One micro-batch; repeated under the same number after a crash."""
+        self._is_named.wait()
+        # All batches before this one are committed, so their files will not be written again.
+        if self._compacts and time.monotonic() - self._compacted_at > _COMPACT_EVERY:
+            self._compacted += compact(self._folder)
+            self._compacted_at = time.monotonic()
+        rows = self._with_data(batch)
+        if self._kind != "parquet":
+            self._write_elsewhere(rows, number)
+            return
+        task = ArchiveTask(self._folder, self._stream, number)
+        told = map_in_arrow(rows, task, RESULT_SCHEMA).collect()
+        files = [json.loads(row.result) for row in told]
+        make_visible(self._folder, self._stream, number, files)
+        self._batches[number] = files
+
+    def _with_data(self, batch: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        if self._learned is None:
+            return batch
+        read = parsed(batch, self._learned)
+        kept = f.when(f.col("_error").isNotNull(), f.col("body"))
+        return read.withColumn("_body", kept).drop("body")
+
+    def _write_elsewhere(self, rows: DataFrame, number: int) -> None:
+        """Delta and Iceberg have transactions of their own; Delta knows a repeat by its number."""
+        from pyspark.sql import functions as f
+
+        dated = rows.withColumn("date", f.to_date("storeTimestamp"))
+        writer = dated.write.format(self._kind).mode("append").partitionBy("topic", "date")
+        writer = writer.option("txnAppId", self._stream).option("txnVersion", number)
+        writer.save(self._folder)
+        self._batches[number] = []

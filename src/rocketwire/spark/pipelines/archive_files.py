@@ -1,0 +1,163 @@
+"""Files of an archive: where they lie, how they are named, and how a batch becomes visible.
+
+A task writes under a hidden name that no engine takes for data; when all tasks of a batch are
+done, the driver renames its files. Names come from the stream, the batch and the queue ranges, so
+that a batch which is repeated after a crash overwrites itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: What Spark escapes in the names of partition folders; other engines read it back.
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
+_ROW_GROUP: Final = 128 * 1024
+RESULT_SCHEMA: Final = "result string"
+
+
+def escape(value: str) -> str:
+    """A value as the name of a partition folder, as Hive and Spark write it."""
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in value)
+
+
+def open_folder(folder: str | Path) -> tuple[fs.FileSystem, str]:
+    """The file system of a folder, and the folder's path within it."""
+    text = str(folder)
+    if "://" in text:
+        system, path = fs.FileSystem.from_uri(text)
+        return system, path.rstrip("/")
+    import os
+
+    return fs.LocalFileSystem(), os.path.abspath(text)  # noqa: PTH100 - a text, as for the others
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """A file that a task is writing."""
+
+    writer: pq.ParquetWriter
+    draft: str
+    place: str
+    rows: int = 0
+    #: First and last offset by queue, from which the name is made.
+    spans: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.writer.write_batch(batch, row_group_size=_ROW_GROUP)
+        self.rows += batch.num_rows
+        brokers = batch.column("broker").dictionary_encode()
+        codes = np.asarray(brokers.indices)
+        queues = batch.column("queueId").to_numpy()
+        offsets = batch.column("queueOffset").to_numpy()
+        for code, queue in {*zip(codes.tolist(), queues.tolist(), strict=True)}:
+            mine = offsets[(codes == code) & (queues == queue)]
+            key = (str(brokers.dictionary[code]), int(queue))
+            low, high = self.spans.get(key, [int(mine.min()), int(mine.max())])
+            self.spans[key] = [min(low, int(mine.min())), max(high, int(mine.max()))]
+
+
+def file_name(stream: str, batch: int, spans: dict[tuple[str, int], list[int]]) -> str:
+    """The name of a file with these rows; the same whenever the batch is repeated."""
+    head = batch_prefix(stream, batch)
+    if len(spans) == 1:
+        ((broker, queue), (low, high)) = next(iter(spans.items()))
+        return f"{head}{escape(broker)}-{queue}-{low}-{high}.parquet"
+    text = json.dumps(sorted([*key, *span] for key, span in spans.items()))
+    mark = hashlib.blake2s(text.encode(), digest_size=6).hexdigest()
+    return f"{head}{len(spans)}-queues-{mark}.parquet"
+
+
+def batch_prefix(stream: str, batch: int) -> str:
+    """What the names of all files of a batch begin with."""
+    return f"b{batch:010d}-{stream}-"
+
+
+@dataclass(frozen=True)
+class ArchiveTask:
+    """Writes the rows of one partition; travels to executors."""
+
+    folder: str
+    stream: str
+    batch: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write files under hidden names; yields one row for each."""
+        system, root = open_folder(self.folder)
+        files: dict[tuple[str, str], _OpenFile] = {}
+        try:
+            for batch in batches:
+                for topic, date, rows in split_by_day(batch):
+                    found = files.get((topic, date))
+                    if found is None:
+                        found = files[topic, date] = self._open(system, root, topic, date, rows)
+                    found.write(rows)
+        except BaseException:
+            for file in files.values():
+                file.writer.close()
+                system.delete_file(file.draft)
+            raise
+        lines = [self._close(system, file) for file in files.values()]
+        if lines:
+            yield pa.record_batch({"result": lines})
+
+    def _open(
+        self, system: fs.FileSystem, root: str, topic: str, date: str, rows: pa.RecordBatch
+    ) -> _OpenFile:
+        place = f"{root}/topic={escape(topic)}/date={date}"
+        system.create_dir(place, recursive=True)
+        # The dot hides it from Spark and Arrow, the ending from whoever looks for *.parquet.
+        draft = f"{place}/.{batch_prefix(self.stream, self.batch)}{uuid.uuid4().hex}.draft"
+        writer = pq.ParquetWriter(draft, rows.schema, filesystem=system, compression="zstd")
+        return _OpenFile(writer, draft, place)
+
+    def _close(self, system: fs.FileSystem, file: _OpenFile) -> str:
+        file.writer.close()
+        size = system.get_file_info(file.draft).size
+        name = file_name(self.stream, self.batch, file.spans)
+        return json.dumps(
+            {"draft": file.draft, "final": f"{file.place}/{name}", "rows": file.rows, "bytes": size}
+        )
+
+
+def split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.RecordBatch]]:
+    """The rows of each topic and day of storing (UTC), without the column topic."""
+    days = pc.strftime(batch.column("storeTimestamp"), format="%Y-%m-%d")
+    topics = batch.column("topic")
+    rest = batch.drop_columns(["topic"])
+    for topic in topics.unique().to_pylist():
+        of_topic = pc.equal(topics, topic)
+        for day in pc.filter(days, of_topic).unique().to_pylist():
+            mask = pc.and_(of_topic, pc.equal(days, day))
+            yield topic, day, rest.filter(mask)
+
+
+def make_visible(
+    folder: str | Path, stream: str, batch: int, files: Sequence[dict[str, Any]]
+) -> None:
+    """Rename the files of a batch, and remove what an earlier try of it left."""
+    system, _ = open_folder(folder)
+    wanted = {file["final"] for file in files}
+    prefix = batch_prefix(stream, batch)
+    for place in sorted({file["final"].rpartition("/")[0] for file in files}):
+        drafts = {file["draft"] for file in files}
+        for found in system.get_file_info(fs.FileSelector(place, allow_not_found=True)):
+            is_old = found.base_name.startswith(prefix) and found.path not in wanted
+            is_draft = found.base_name.startswith(f".{prefix}") and found.path not in drafts
+            if is_old or is_draft:
+                system.delete_file(found.path)
+    for file in files:
+        system.move(file["draft"], file["final"])

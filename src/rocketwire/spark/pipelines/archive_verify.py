@@ -1,0 +1,167 @@
+"""Checks an archive: every message of its ranges once, nothing missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketwire.message import MessageQueue
+from rocketwire.spark.client import Cluster, reader_for
+from rocketwire.spark.offsets import StreamOffset
+from rocketwire.spark.pipelines.checkpoint import last_offsets
+from rocketwire.spark.pipelines.connection import checked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LISTED: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveVerification:
+    """What was found. ``problems`` is empty when the archive is whole."""
+
+    rows: int
+    queues: int
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is missing, and nothing there twice."""
+        return not self.problems
+
+
+def check_archive(
+    spark: SparkSession,
+    folder: str | Path,
+    checkpoint: str | Path,
+    settings: Mapping[str, str],
+) -> ArchiveVerification:
+    """Compare an archive with itself, with its checkpoint and with the brokers.
+
+    Args:
+        spark: the session.
+        folder: the archive.
+        checkpoint: of the stream that writes it.
+        settings: options of the data source.
+    """
+    frame = _read(spark, folder)
+    if frame is None:
+        return ArchiveVerification(0, 0, _against_checkpoint({}, checkpoint))
+    found = _spans(frame)
+    problems = [*_repeats(frame, found), *_gaps(frame, found)]
+    problems += _against_checkpoint(found, checkpoint)
+    problems += _against_brokers(found, settings)
+    rows = sum(span["count"] for span in found.values())
+    return ArchiveVerification(rows, len(found), tuple(problems))
+
+
+def _read(spark: SparkSession, folder: str | Path) -> DataFrame | None:
+    from pyspark.errors import AnalysisException
+
+    try:
+        frame = spark.read.parquet(str(folder))
+    except AnalysisException:  # no files yet
+        return None
+    return frame.selectExpr("cast(topic AS string) AS topic", "broker", "queueId", "queueOffset")
+
+
+def _spans(frame: DataFrame) -> dict[MessageQueue, dict[str, int]]:
+    from pyspark.sql import functions as f
+
+    rows = (
+        frame.groupBy("topic", "broker", "queueId")
+        .agg(
+            f.min("queueOffset").alias("low"),
+            f.max("queueOffset").alias("high"),
+            f.count("*").alias("count"),
+            f.countDistinct("queueOffset").alias("different"),
+        )
+        .collect()
+    )
+    return {
+        MessageQueue(row.topic, row.broker, row.queueId): {
+            "low": row.low, "high": row.high, "count": row["count"], "different": row.different,
+        }
+        for row in sorted(rows)
+    }  # fmt: skip
+
+
+def _named(queue: MessageQueue) -> str:
+    return f"topic {queue.topic}, broker {queue.broker}, queue {queue.id}"
+
+
+def _of(frame: DataFrame, queue: MessageQueue) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return frame.where(
+        (f.col("topic") == queue.topic)
+        & (f.col("broker") == queue.broker)
+        & (f.col("queueId") == queue.id)
+    )
+
+
+def _repeats(frame: DataFrame, found: Mapping[MessageQueue, dict[str, int]]) -> list[str]:
+    from pyspark.sql import functions as f
+
+    texts: list[str] = []
+    for queue, span in found.items():
+        if span["count"] == span["different"]:
+            continue
+        counted = _of(frame, queue).groupBy("queueOffset").agg(f.count("*").alias("times"))
+        rows = counted.where("times > 1").orderBy("queueOffset").limit(_LISTED).collect()
+        shown = ", ".join(f"{row.queueOffset} ({row.times} times)" for row in rows[:10])
+        texts.append(f"{_named(queue)}: {span['count'] - span['different']} repeats, at {shown}")
+    return texts
+
+
+def _gaps(frame: DataFrame, found: Mapping[MessageQueue, dict[str, int]]) -> list[str]:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    texts: list[str] = []
+    for queue, span in found.items():
+        if span["high"] - span["low"] + 1 == span["different"]:
+            continue
+        before = f.lag("queueOffset").over(Window.orderBy("queueOffset"))
+        jumps = _of(frame, queue).select("queueOffset", before.alias("before"))
+        rows = jumps.where("queueOffset > before + 1").orderBy("queueOffset").limit(_LISTED)
+        texts += [
+            f"{_named(queue)}: offsets {row.before + 1} to {row.queueOffset - 1} are missing"
+            for row in rows.collect()
+        ]
+    return texts
+
+
+def _against_checkpoint(
+    found: Mapping[MessageQueue, dict[str, int]], checkpoint: str | Path
+) -> tuple[str, ...]:
+    """What the stream has committed must be in the archive, up to its last message."""
+    offset = last_offsets(checkpoint)
+    if offset is None:
+        return ()
+    texts: list[str] = []
+    end = StreamOffset.from_json(offset)
+    for queue, stop in sorted(end.offsets.items()):
+        begin = end.begins.get(queue)
+        span: Any = found.get(queue)
+        if span is None and begin is not None and stop > begin:
+            texts.append(f"{_named(queue)}: offsets {begin} to {stop - 1} are missing")
+        elif span is not None and span["high"] + 1 < stop:
+            texts.append(f"{_named(queue)}: offsets {span['high'] + 1} to {stop - 1} are missing")
+    return tuple(texts)
+
+
+def _against_brokers(
+    found: Mapping[MessageQueue, dict[str, int]], settings: Mapping[str, str]
+) -> list[str]:
+    """The archive can't have more than the broker ever had."""
+    bounds = Cluster(reader_for(checked(settings))).bounds(found)
+    return [
+        f"{_named(queue)}: the archive goes to {span['high']}, the broker only to "
+        f"{bounds.end[queue] - 1}: was the topic made anew?"
+        for queue, span in found.items()
+        if queue in bounds.end and span["high"] >= bounds.end[queue]
+    ]
