@@ -43,11 +43,11 @@ def marked():
 @pytest.fixture
 def place(tmp_path):
     """A folder to run in, with a ``rocketwire`` command on its path."""
-    command = tmp_path / "bin" / "rocketwire"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m rocketwire "$@"\n')
-    command.chmod(command.stat().st_mode | stat.S_IXUSR)
-    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    for name, module in (("rocketwire", "-m rocketwire"), ("python", "")):
+        command = tmp_path / "bin" / name
+        command.parent.mkdir(exist_ok=True)
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} {module} "$@"\n')
+        command.chmod(command.stat().st_mode | stat.S_IXUSR)
     (tmp_path / "here").mkdir()
     return tmp_path
 
@@ -66,6 +66,7 @@ class Page:
             for b in self.blocks
             if b.language == "console"
             for command in commands_of(b.code)
+            if not command.startswith(NOT_RUN)
         )
         path = [str(place / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
         self.environment = os.environ | {
@@ -142,7 +143,7 @@ class Page:
         )
         allowed = {0}
         try:
-            out, err = process.communicate(timeout=4 if block.endless else 100)
+            out, err = process.communicate(timeout=4 if block.endless else 250)
         except subprocess.TimeoutExpired:
             assert block.endless, f"{names(self.page)}: {command} does not end"
             os.killpg(process.pid, signal.SIGINT)
