@@ -1,0 +1,269 @@
+"""What the driver answers Spark: the same initial offset, fair limits, patience with brokers."""
+
+import logging
+
+import pytest
+
+from rocketwire.columns.fetch import DataLossError
+from rocketwire.errors import ConfigError, ConnectFailedError, NameServerUnavailableError
+from rocketwire.message import MessageQueue
+from rocketwire.spark.client import Bounds
+from rocketwire.spark.offsets import StreamOffset
+from rocketwire.spark.options import read_options
+from rocketwire.spark.stream_reader import StreamSource
+
+A, B, C = (MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("t", "b", 0))
+
+
+class Brokers:
+    """Answers as a cluster with these queues would: first and next offset of each."""
+
+    def __init__(self, **topics):
+        self.topics_known = topics or {"t": {A: (0, 0), B: (0, 0)}}
+        self.silent = set()
+        self.is_lost = False
+        self.committed = []
+        self.asked = 0
+
+    @property
+    def places(self):
+        return {q: place for queues in self.topics_known.values() for q, place in queues.items()}
+
+    def put(self, queue, first, end):
+        self.topics_known.setdefault(queue.topic, {})[queue] = (first, end)
+
+    def topics(self, choice):
+        if self.is_lost:
+            raise NameServerUnavailableError("no name server answered")
+        if choice.pattern is None:
+            return choice.topics
+        return tuple(topic for topic in sorted(self.topics_known) if choice.matches(topic))
+
+    def queues(self, choice):
+        return tuple(q for t in self.topics(choice) for q in sorted(self.topics_known[t]))
+
+    def queues_of(self, topic):
+        if self.is_lost:
+            raise NameServerUnavailableError("no name server answered")
+        found = self.topics_known.get(topic)
+        return None if found is None else tuple(sorted(found))
+
+    def bounds(self, queues):
+        self.asked += 1
+        heard = [q for q in queues if q not in self.silent and q in self.places]
+        silent = {q: ConnectFailedError("refused") for q in queues if q in self.silent}
+        return Bounds(
+            {q: self.places[q][0] for q in heard}, {q: self.places[q][1] for q in heard}, silent
+        )
+
+    def offsets_at(self, queues, moment_ms):
+        return {q: self.places[q][1] for q in queues}
+
+    def commit(self, group, offsets):
+        self.committed.append((group, dict(offsets)))
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def source(clock):
+    def make(brokers, **options):
+        given = {"nameservers": "127.0.0.1:9876", "startingoffsets": "earliest"}
+        given |= {} if "topicpattern" in options else {"topic": "t"}
+        return StreamSource(brokers, read_options(given | options, streaming=True), clock)
+
+    return make
+
+
+def step(source, clock, start, limit=None):
+    clock.now += 1
+    return source.latest(start, limit)
+
+
+def test_the_initial_offset_is_asked_for_once(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers, startingoffsets="latest")
+    first = stream.initial()
+    brokers.put(A, 0, 99)
+    assert stream.initial() is first
+    assert first.offsets == {A: 5}
+    assert first.is_initial
+
+
+def test_nothing_new_returns_the_start_itself(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers)
+    end = step(stream, clock, stream.initial())
+    assert end.offsets == {A: 5}
+    assert step(stream, clock, end) is end
+
+
+def test_brokers_are_not_asked_every_few_milliseconds(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers)
+    start = stream.initial()
+    before = brokers.asked
+    for _ in range(50):
+        stream.latest(start, None)
+        stream.true_ends()
+        clock.now += 0.001
+    assert brokers.asked - before == 1
+
+
+def test_a_limit_is_shared_by_what_waits(source, clock):
+    stream = source(Brokers(t={A: (0, 90), B: (0, 10)}))
+    assert step(stream, clock, stream.initial(), 10).offsets == {A: 9, B: 1}
+
+
+def test_available_now_takes_nothing_that_comes_later(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers)
+    stream.stop_at_present_end()
+    start = stream.initial()
+    brokers.put(A, 0, 50)
+    brokers.put(C, 0, 7)
+    end = step(stream, clock, start)
+    assert end.offsets == {A: 5}
+    assert stream.true_ends().offsets == {A: 50, C: 7}
+
+
+def test_a_batch_waits_for_enough_messages_but_not_for_ever(source, clock):
+    brokers = Brokers(t={A: (0, 3)})
+    stream = source(brokers, minoffsetspertrigger="10", maxtriggerdelay="60s")
+    start = stream.initial()
+    assert step(stream, clock, start) is start
+    clock.now += 30
+    assert step(stream, clock, start) is start
+    clock.now += 60
+    end = step(stream, clock, start)
+    assert end.offsets == {A: 3}
+    brokers.put(A, 0, 20)
+    assert step(stream, clock, end).offsets == {A: 20}
+
+
+def test_new_topics_of_a_pattern_start_at_their_beginning(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers, topicpattern="t.*", startingoffsets="latest")
+    start = stream.initial()
+    new = MessageQueue("t2", "a", 0)
+    brokers.put(new, 3, 9)
+    end = step(stream, clock, start)
+    assert end.offsets == {A: 5, new: 9}
+    assert {(r.queue, r.start, r.end) for r in stream.ranges(start, end)} == {
+        (A, 5, 5),
+        (new, 3, 9),
+    }
+
+
+def test_a_silent_broker_keeps_its_place_and_is_told_once_a_minute(source, clock, caplog):
+    brokers = Brokers(t={A: (0, 5), C: (0, 5)})
+    stream = source(brokers)
+    start = step(stream, clock, stream.initial())
+    brokers.silent = {C}
+    brokers.put(A, 0, 8)
+    with caplog.at_level(logging.WARNING):
+        end = step(stream, clock, start)
+        for _ in range(20):
+            step(stream, clock, end)
+    assert end.offsets == {A: 8, C: 5}
+    assert [r.getMessage() for r in caplog.records] == [
+        "queues are skipped until they return: b: refused"
+    ]
+    brokers.silent = set()
+    brokers.put(C, 0, 9)
+    assert step(stream, clock, end).offsets == {A: 8, C: 9}
+
+
+def test_a_broker_that_left_the_route_keeps_its_place(source, clock, caplog):
+    brokers = Brokers(t={A: (0, 5), C: (0, 5)})
+    stream = source(brokers)
+    start = step(stream, clock, stream.initial())
+    del brokers.topics_known["t"][C]
+    with caplog.at_level(logging.WARNING):
+        assert step(stream, clock, start).offsets == {A: 5, C: 5}
+    assert "b left the route" in caplog.text
+
+
+def test_an_unreachable_name_server_does_not_end_the_query(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers)
+    start = step(stream, clock, stream.initial())
+    brokers.is_lost = True
+    brokers.put(A, 0, 9)
+    assert step(stream, clock, start).offsets == {A: 9}
+
+
+def test_expired_messages_are_data_loss_or_skipped(source, clock, caplog):
+    brokers = Brokers(t={A: (0, 10)})
+    strict, lenient = source(brokers), source(brokers, failondataloss="false")
+    start = StreamOffset({A: 2})
+    brokers.put(A, 6, 10)
+    with pytest.raises(DataLossError, match="offsets 2 to 5 are not there; the broker has 6 to 9"):
+        step(strict, clock, start)
+    with caplog.at_level(logging.WARNING):
+        end = step(lenient, clock, start)
+    assert end == StreamOffset({A: 10}, {A: 6})
+    assert "going on without them" in caplog.text
+    assert [(r.start, r.end) for r in lenient.ranges(start, end)] == [(6, 10)]
+
+
+def test_a_queue_that_went_back_is_data_loss_or_goes_on_at_its_end(source, clock):
+    brokers = Brokers(t={A: (0, 3)})
+    with pytest.raises(DataLossError, match="offsets 3 to 19 are not there"):
+        step(source(brokers), clock, StreamOffset({A: 20}))
+    lenient = source(brokers, failondataloss="false")
+    end = step(lenient, clock, StreamOffset({A: 20}))
+    assert end.offsets == {A: 3}
+    assert [(r.start, r.end) for r in lenient.ranges(StreamOffset({A: 20}), end)] == [(3, 3)]
+    assert step(lenient, clock, end) is end
+
+
+def test_a_topic_is_deleted_only_when_it_stays_away(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers)
+    start = step(stream, clock, stream.initial())
+    del brokers.topics_known["t"]
+    assert step(stream, clock, start) is start  # a name server that was just restarted
+    clock.now += 100
+    with pytest.raises(DataLossError, match="topic t was deleted"):
+        step(stream, clock, start)
+    lenient = source(brokers, failondataloss="false")
+    step(lenient, clock, start)
+    clock.now += 100
+    assert step(lenient, clock, start) is start
+
+
+def test_progress_is_reported_when_it_is_committed(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers, groupid="g")
+    start = stream.initial()
+    end = step(stream, clock, start)
+    assert brokers.committed == []  # nothing is processed yet
+    step(stream, clock, end)
+    step(stream, clock, end)
+    assert brokers.committed == [("g", {A: 5})]
+
+
+def test_a_start_by_time_that_nothing_is_new_enough_for(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    with pytest.raises(ConfigError, match="no message is as new as 7"):
+        source(brokers, startingtimestamp="7").initial()
+    latest = source(brokers, startingtimestamp="7", startingtimestampstrategy="latest")
+    assert latest.initial().offsets == {A: 5}
+
+
+def test_offsets_of_queues_that_do_not_exist_are_refused(source, clock):
+    text = '{"t":{"z":{"0":1}}}'
+    with pytest.raises(ConfigError, match="no queue 0 of topic t on broker z"):
+        source(Brokers(), startingoffsets=text).initial()
