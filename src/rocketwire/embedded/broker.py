@@ -44,7 +44,7 @@ _READ_WRITE: Final = Permission.READ | Permission.WRITE
 _UPKEEP: Final = 5.0
 #: Messages indexed in one turn of the event loop, and seconds of rest between two such turns:
 #: while messages come in or go out, and while nobody wants anything.
-_INDEX_BUSY: Final = (64, 0.002)
+_INDEX_BUSY: Final = (32, 0.004)
 _INDEX_IDLE: Final = (256, 0.0002)
 
 

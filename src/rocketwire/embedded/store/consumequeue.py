@@ -30,6 +30,7 @@ class ConsumeQueue:
         "_disk",
         "_files",
         "_names",
+        "_place",
         "_tail",
         "_written",
         "file_size",
@@ -40,6 +41,7 @@ class ConsumeQueue:
 
     def __init__(self, folder: Path, file_size: int, disk: Disk, files: OpenFiles) -> None:
         self.folder = folder
+        self._place = str(folder)
         self.file_size = file_size
         self._disk = disk
         self._files = files
@@ -79,7 +81,7 @@ class ConsumeQueue:
     def _descriptor(self, start: int) -> int:
         if not self._names or self._names[-1] < start:
             self._names.append(start)
-        return self._files.descriptor(self.folder / file_name(start), self.file_size)
+        return self._files.descriptor(f"{self._place}/{start:020d}", self.file_size)
 
     def hand_over(self, take: Callable[[int], None]) -> None:
         """Give the descriptor of each file that was written to somebody who syncs it."""

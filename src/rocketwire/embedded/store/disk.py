@@ -125,15 +125,16 @@ class OpenFiles:
     def __init__(self, disk: Disk, limit: int = 64) -> None:
         self._disk = disk
         self._limit = limit
-        self._open: OrderedDict[Path, int] = OrderedDict()
+        # By text: a Path takes longer to hash than a file to read.
+        self._open: OrderedDict[str, int] = OrderedDict()
 
-    def descriptor(self, path: Path, size: int) -> int:
+    def descriptor(self, path: str, size: int) -> int:
         """The file, made when it is missing."""
         found = self._open.get(path)
         if found is not None:
             self._open.move_to_end(path)
             return found
-        descriptor = self._disk.create(path, size)
+        descriptor = self._disk.create(Path(path), size)
         self._open[path] = descriptor
         if len(self._open) > self._limit:
             os.close(self._open.popitem(last=False)[1])
@@ -141,7 +142,7 @@ class OpenFiles:
 
     def forget(self, path: Path) -> None:
         """Close a file that is about to be deleted."""
-        descriptor = self._open.pop(path, None)
+        descriptor = self._open.pop(str(path), None)
         if descriptor is not None:
             os.close(descriptor)
 
