@@ -7,11 +7,12 @@ behind it. All of it is guarded by one lock, the workload's, because handlers ma
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rocketwire.core.bell import Bell
 from rocketwire.core.effects import Gate
 from rocketwire.core.pull import ALL, TagFilter
+from rocketwire.core.received import weigh
 from rocketwire.message import MessageQueue, StoredMessage
 
 
@@ -62,7 +63,7 @@ class ProcessQueue:
         self.waiting: deque[StoredMessage] = deque()
         self._order: deque[int] = deque()
         self._settled: set[int] = set()
-        #: Messages that are not settled, and the bytes of their bodies.
+        #: Messages that are not settled, and the bytes that they take.
         self.held = 0
         self.held_bytes = 0
         #: Pieces of work that handlers have, or that are being sent back.
@@ -94,16 +95,16 @@ class ProcessQueue:
         self.waiting.extend(messages)
         self._order.extend([message.offset for message in messages])
         self.held += len(messages)
-        self.held_bytes += sum([len(message.body) for message in messages])
+        self.held_bytes += weigh(messages)
         self.next_offset = next_offset
 
-    def settle(self, messages: Iterable[StoredMessage]) -> None:
+    def settle(self, messages: Sequence[StoredMessage]) -> None:
         """These are done with. Each is settled once."""
-        for message in messages:
-            self._settled.add(message.offset)
-            self.held -= 1
-            self.held_bytes -= len(message.body)
         order, settled = self._order, self._settled
+        for message in messages:
+            settled.add(message.offset)
+        self.held -= len(messages)
+        self.held_bytes -= weigh(messages)
         while order and order[0] in settled:
             settled.remove(order.popleft())
 
@@ -131,7 +132,7 @@ class ProcessQueue:
     def forget_waiting(self) -> None:
         """Drop what no handler has seen. The floor stays below it: it is not handled."""
         self.held -= len(self.waiting)
-        self.held_bytes -= sum([len(message.body) for message in self.waiting])
+        self.held_bytes -= weigh(tuple(self.waiting))
         self.waiting.clear()
 
     def take_up(self) -> None:

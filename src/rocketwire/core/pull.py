@@ -290,10 +290,10 @@ def read_pull(reply: Reply, queue: MessageQueue, offset: int, tags: TagFilter) -
 
 def _messages_of(record: Record, queue: MessageQueue, delta: int) -> list[StoredMessage]:
     records = unwrap_inner_batch(record) if record.system_flag & _INNER == _INNER else [record]
-    return [_message_of(r, queue, delta) for r in records]
+    return [message_of(r, queue, delta) for r in records]
 
 
-def _message_of(record: Record, queue: MessageQueue, delta: int) -> StoredMessage:
+def message_of(record: Record, queue: MessageQueue, delta: int) -> StoredMessage:
     """A record as a message. A body that can't be decompressed stays as it is stored.
 
     Raising instead would stop the queue at that message for ever.

@@ -12,22 +12,19 @@ take the last pull after the last commit, and a group that was stopped would beg
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
 from rocketwire.core.group import Group, log
-from rocketwire.core.naming import without_namespace
 from rocketwire.core.process_queue import ProcessQueue
-from rocketwire.core.pull import HOLD_SLACK, Fetched, address_of, read_pull
+from rocketwire.core.pull import HOLD_SLACK, Fetched, address_of
+from rocketwire.core.received import Origin, receive, weigh
 from rocketwire.core.routes import MASTER
 from rocketwire.errors import ClientClosedError, RocketMQError, TransportError
 from rocketwire.hooks import QueueEvent, call_hooks
 from rocketwire.wire import headers
 from rocketwire.wire.codes import PullFlag, RequestCode
 from rocketwire.wire.command import Reply, Request
-from rocketwire.wire.properties import Property
-from rocketwire.wire.stored_message import iter_records
 
 #: The first and the longest pause after a failure.
 _SHORT_REST: Final = 0.1
@@ -130,27 +127,10 @@ def _pull(group: Group, held: ProcessQueue, loop: int) -> Op[None]:
 
 def _read(group: Group, held: ProcessQueue, reply: Reply, offset: int) -> Fetched:
     """What a pull brought, each message under the name of the topic that it was sent to."""
-    found = read_pull(reply, held.queue, offset, held.tags)
-    is_retry = held.queue.topic == group.retry_topic
-    namespace = group.config.namespace
-    if not found.messages or not (is_retry or namespace):
-        return found
-    topics: dict[int, str] = {}
-    if is_retry:
-        delta = headers.decode_pull_reply(reply.ext).offset_delta
-        for record in iter_records(reply.body):
-            topic = record.properties.get(Property.RETRY_TOPIC)
-            if topic:
-                topics[record.queue_offset + delta] = topic
-    messages = tuple(
-        replace(
-            message,
-            topic=without_namespace(topics.get(message.offset, message.topic), namespace),
-            queue=held.queue,
-        )
-        for message in found.messages
-    )
-    return replace(found, messages=messages)
+    queue = held.queue
+    is_retry = queue.topic == group.retry_topic
+    origin = Origin(b"", queue, 0, group.config.namespace, is_retry)
+    return receive(reply, queue, offset, held.tags, origin)
 
 
 def _calls(group: Group, held: ProcessQueue) -> Op[list[tuple[int, Invoke]]]:
@@ -214,7 +194,7 @@ def _take(group: Group, held: ProcessQueue, found: Fetched) -> bool:
     before = held.next_offset
     if found.messages:
         counters.pulled += len(found.messages)
-        counters.pulled_bytes += sum([len(m.body) for m in found.messages])
+        counters.pulled_bytes += weigh(found.messages)
     else:
         counters.empty_pulls += 1
     covered = found.next_offset - before

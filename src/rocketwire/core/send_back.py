@@ -16,7 +16,8 @@ from typing import Final
 
 from rocketwire.core.effects import Op, invoke, sleep
 from rocketwire.core.group import Group, log
-from rocketwire.core.workload import Work, tried_again
+from rocketwire.core.received import tried_again
+from rocketwire.core.workload import Work
 from rocketwire.errors import ConfigError, ConnectFailedError, RocketMQError
 from rocketwire.hooks import QueueEvent, RetryEvent, call_hooks
 from rocketwire.message import StoredMessage

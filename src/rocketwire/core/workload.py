@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rocketwire.core.process_queue import ProcessQueue
+from rocketwire.core.received import weigh
 from rocketwire.message import StoredMessage
 
 
@@ -221,7 +222,7 @@ class Workload:
             if work.epoch == queue.epoch:
                 if queue.is_dropped:
                     queue.held -= len(messages)
-                    size = sum([len(message.body) for message in messages])
+                    size = weigh(messages)
                     queue.held_bytes -= size
                     self.held -= len(messages)
                     self.held_bytes -= size
@@ -282,11 +283,6 @@ class Workload:
     def in_hand(self) -> int:
         """Pieces of work that handlers have."""
         return len(self._works)
-
-
-def tried_again(message: StoredMessage) -> StoredMessage:
-    """The same message, counted as tried once more."""
-    return replace(message, reconsume_times=message.reconsume_times + 1)
 
 
 def _ignore(_: int) -> None:

@@ -9,7 +9,8 @@ from tests.unit.core.test_process_queue import message
 
 from rocketwire.core.bell import Bell
 from rocketwire.core.process_queue import ProcessQueue
-from rocketwire.core.workload import Limits, Work, Workload, tried_again
+from rocketwire.core.received import tried_again
+from rocketwire.core.workload import Limits, Work, Workload
 from rocketwire.message import MessageQueue
 from rocketwire.testing.virtual_clock import VirtualClock
 
