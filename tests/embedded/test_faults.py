@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -172,6 +175,48 @@ def test_a_full_disk_refuses_sends_and_keeps_reading(
     assert [r.body for r in iter_records(broker.pull("t").body)] == [b"before"]
     cluster.broker("broker-a").heal()
     assert broker.send_message("t").code == 0
+
+
+def test_keys_are_found_while_the_disk_is_full(
+    cluster: EmbeddedCluster, broker: WireClient
+) -> None:
+    span = {"topic": "t", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": 2**62}
+    broker.send_message("t", b"early", properties="KEYS\x01early\x02")
+    assert broker.call(12, span | {"key": "early"}).code == 0
+    cluster.broker("broker-a").disk_full()
+    assert broker.call(12, span | {"key": "early"}).code == 0
+    assert broker.call(12, span | {"key": "none"}).code == ResponseCode.QUERY_NOT_FOUND
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs to mount")
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], check=False
+    )
+    if mounted.returncode:
+        pytest.skip("may not mount a small file system here")
+    try:
+        with (
+            EmbeddedCluster(folder=folder, flush_interval=0.05) as cluster,
+            WireClient(cluster.broker("broker-a").address) as client,
+        ):
+            codes = []
+            while ResponseCode.SERVICE_NOT_AVAILABLE not in codes:
+                codes.append(client.send_message("t", b"x" * 20_000).code)
+                assert len(codes) < 500
+            stored = codes.count(0)
+            assert stored > 20
+            assert len(bodies(cluster)) == stored
+            assert client.pull("t").code == 0
+            assert list((folder / "broker-a").glob("index/*")) == []
+            cluster.broker("broker-a").kill()
+            cluster.broker("broker-a").restart()
+            assert len(bodies(cluster)) == stored
+    finally:
+        # At once or as soon as the last map of a file is gone: nothing stays mounted.
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_disk_limit_is_a_full_disk_of_its_own() -> None:

@@ -198,3 +198,23 @@ def test_a_cluster_may_be_used_from_asyncio() -> None:
             assert [m.body for m in cluster.messages("t")] == [b"async"]
 
     asyncio.run(main())
+
+
+def test_a_port_that_is_taken_is_named_and_nothing_is_left_running() -> None:
+    threads = set(threading.enumerate())
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for ports in (port, {"broker-a": port}):
+            with pytest.raises(ConfigError, match=f"can't listen on 127.0.0.1:{port}"):
+                EmbeddedCluster(ports=ports).start()
+    assert set(threading.enumerate()) <= threads
+
+
+def test_ports_can_be_chosen() -> None:
+    with EmbeddedCluster(brokers=2) as cluster:
+        free = [cluster.name_servers[0].port, *(b.port for b in cluster.brokers)]
+    with EmbeddedCluster(brokers=2, ports=free) as cluster:
+        assert cluster.name_server == f"127.0.0.1:{free[0]}"
+        assert [b.port for b in cluster.brokers] == free[1:]

@@ -238,6 +238,8 @@ class Broker(Server):
         try:
             self.offsets.save()
             self.schedule.save()
+            self.topics.save_pending()
+            self.groups.save_pending()
             self.store.retain(
                 max_age_ms=int(age * 1000) if age is not None else None,
                 max_bytes=self.options.retention_bytes,
@@ -292,8 +294,8 @@ class Broker(Server):
         try:
             self.store.follower.step(count)
         except StoreError as error:
-            _log.warning("%s: the index can't follow: %s", self.name, error)
-            self._indexing = False
+            _log.warning("%s: the index has to wait: %s", self.name, error)
+            self._later(_UPKEEP, self._index_some)
             return
         if self.store.follower.behind:
             self._later(rest, self._index_some)

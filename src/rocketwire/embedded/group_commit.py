@@ -40,6 +40,7 @@ class GroupCommit:
         self._waiting: deque[tuple[int, float, Callable[[bool], None]]] = deque()
         self._running = False
         self._stopped = False
+        self._failing = False
         self._timer = loop.call_later(interval, self._tick)
         #: How many syncs were done, and how many senders they served.
         self.syncs = 0
@@ -63,7 +64,7 @@ class GroupCommit:
         try:
             job = self._store.begin_flush(queues=everything)
         except StoreError as error:
-            _log.warning("flush failed and is tried again: %s", error)
+            self._failed(error)
             return
         self._running = True
         if self._thread is None:
@@ -87,13 +88,20 @@ class GroupCommit:
         try:
             self._store.end_flush(job)
         except StoreError as error:
-            _log.warning("flush failed and is tried again: %s", error)
+            self._failed(error)
             return
+        self._failing = False
         while self._waiting and self._waiting[0][0] <= job.log_end:
             self.served += 1
             self._waiting.popleft()[2](True)  # noqa: FBT003
         if self._waiting:
             self._begin(everything=False)
+
+    def _failed(self, error: StoreError) -> None:
+        """Say so once; it is tried again with every tick."""
+        if not self._failing:
+            _log.warning("flush failed and is tried again: %s", error)
+        self._failing = True
 
     def stop(self) -> None:
         """Stop; whoever waits gets no answer any more. A sync under way is waited for."""

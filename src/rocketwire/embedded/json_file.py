@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from rocketwire.embedded.store import StoreError
 from rocketwire.embedded.store.disk import replace_file
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.lenient_json import loads
@@ -35,9 +36,25 @@ class JsonFile:
         return None
 
     def save(self, value: Any) -> None:
-        """Replace the content."""
+        """Replace the content.
+
+        Raises:
+            StoreError: there is no room for it.
+        """
         text = json.dumps(value, indent="\t", ensure_ascii=False)
         replace_file(self.path, text.encode())
+
+    def try_save(self, value: Any) -> bool:
+        """Replace the content if that is possible; whether it was.
+
+        A configuration that can't be written must not keep anybody from reading messages.
+        """
+        try:
+            self.save(value)
+        except StoreError as error:
+            _log.warning("%s can't be written now: %s", self.path, error)
+            return False
+        return True
 
 
 class DataVersion:

@@ -108,6 +108,7 @@ class GroupTable:
 
     def __init__(self, path: Path) -> None:
         self._file = JsonFile(path)
+        self._unsaved = False
         data = self._file.load()
         stored = data if isinstance(data, dict) else {}
         self.version = DataVersion(stored.get("dataVersion"))
@@ -157,4 +158,9 @@ class GroupTable:
 
     def _changed(self) -> None:
         self.version.bump()
-        self._file.save(self.as_json())
+        self._unsaved = not self._file.try_save(self.as_json())
+
+    def save_pending(self) -> None:
+        """Write the file if the last try has failed, because the disk was full."""
+        if self._unsaved:
+            self._unsaved = not self._file.try_save(self.as_json())

@@ -130,6 +130,7 @@ class TopicTable:
         self, path: Path, *, broker: str, cluster: str, default_queues: int, auto_create: bool
     ) -> None:
         self._file = JsonFile(path)
+        self._unsaved = False
         data = self._file.load()
         stored = data if isinstance(data, dict) else {}
         self.version = DataVersion(stored.get("dataVersion"))
@@ -226,10 +227,15 @@ class TopicTable:
         return {c.name: c.as_json(broker_permission) for c in self._topics.values()}
 
     def save(self) -> None:
-        """Write the file."""
-        self._file.save(
+        """Write the file; when the disk is full, ``save_pending`` does it later."""
+        self._unsaved = not self._file.try_save(
             {
                 "dataVersion": self.version.as_json(),
                 "topicConfigTable": self.as_json(_READ_WRITE),
             }
         )
+
+    def save_pending(self) -> None:
+        """Write the file if the last try has failed."""
+        if self._unsaved:
+            self.save()

@@ -5,9 +5,11 @@ Before a query by key is answered, the index is brought up to date, as far as th
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from rocketwire.embedded.call import Answer, Call, Handler, Refusal
+from rocketwire.embedded.store import StoreError
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.headers import int_field, text_field
 
@@ -52,7 +54,9 @@ class MessageHandler:
         unique = ext.get("_UNIQUE_KEY_QUERY") == "true"
         most = _MOST_UNIQUE if unique else _MOST
         wanted = int_field(ext, "maxNum", most)
-        store.follower.step(_CATCH_UP)
+        # A full disk stops the index, not those who ask it.
+        with contextlib.suppress(StoreError):
+            store.follower.step(_CATCH_UP)
         found = store.find(
             text_field(ext, "topic"),
             text_field(ext, "key"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -72,7 +73,10 @@ class StoreFolder:
 
     def mark_running(self) -> None:
         """From now on, only a proper end counts as clean."""
-        self.abort_file.write_bytes(str(os.getpid()).encode())
+        self.abort_file.touch()
+        # The name is what counts; on a full disk there may be no room for the text.
+        with contextlib.suppress(OSError):
+            self.abort_file.write_bytes(str(os.getpid()).encode())
 
     def mark_clean(self) -> None:
         """Everything is on the medium."""

@@ -7,6 +7,7 @@ their room is taken from the disk beforehand (see ``disk``).
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import struct
@@ -16,9 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from rocketwire.embedded.store.disk import Disk
+from rocketwire.embedded.store.failures import StoreError, StoreFullError
 from rocketwire.embedded.store.layout import StoreSizes
 from rocketwire.wire.java_hash import java_string_hash
 
+_log: Final = logging.getLogger("rocketwire.embedded")
 _HEAD: Final = struct.Struct(">qqqqii")
 _ENTRY: Final = struct.Struct(">iqii")
 _SLOT: Final = struct.Struct(">i")
@@ -131,7 +134,12 @@ class Index:
         for path in sorted(self.folder.iterdir()):
             if not path.name.isdigit() or path.stat().st_size != self._sizes.index_file:
                 continue
-            file = IndexFile(path, self._sizes, self._disk)
+            try:
+                file = IndexFile(path, self._sizes, self._disk)
+            except StoreFullError as error:
+                # A full disk must not keep a broker from starting; keys can be indexed later.
+                _log.warning("%s is left out: %s", path, error)
+                continue
             if newest_synced_ms is not None and file.end_ms > newest_synced_ms:
                 file.close()
                 path.unlink()
@@ -171,7 +179,13 @@ class Index:
             name = str(int(self.files[-1].path.name) + 1)
         if self.files:
             self.files[-1].save()
-        file = IndexFile(self.folder / name, self._sizes, self._disk)
+        path = self.folder / name
+        try:
+            file = IndexFile(path, self._sizes, self._disk)
+        except StoreError:
+            # A file without its room would be mapped by the next start, and kill it.
+            path.unlink(missing_ok=True)
+            raise
         self.files.append(file)
         return file
 
