@@ -166,9 +166,12 @@ class RemoteProtocolError(ProtocolError):
 class BrokerError(RocketMQError):
     """A broker (or a name server) answered with an error code."""
 
+    remedy: ClassVar[str] = ""
+
     def __init__(self, code: int, remark: str = "", broker: str = "", *, name: str = "") -> None:
         label = f"{name or 'code'} {code}" if name else f"code {code}"
-        super().__init__(f"{broker or 'server'} answered {label}: {remark or 'no remark'}")
+        text = f"{broker or 'server'} answered {label}: {remark or 'no remark'}"
+        super().__init__(f"{text}; {self.remedy}" if self.remedy else text)
         self.code = code
         self.remark = remark
         self.broker = broker
@@ -177,6 +180,8 @@ class BrokerError(RocketMQError):
 
 class PermissionDeniedError(BrokerError):
     """Credentials are wrong or missing, or the topic may not be used this way."""
+
+    remedy = "check the credentials, and what they may do"
 
 
 class SystemBusyError(BrokerError):

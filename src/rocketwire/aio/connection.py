@@ -360,7 +360,8 @@ class Connection(asyncio.Protocol):
         if self._is_silent:
             # A close would first wait for the peer to take what is buffered, maybe for ever.
             self._transport.abort()
-        else:
+        elif not self._transport.is_closing():
+            # A second close makes asyncio's TLS transport deaf to the abort that may follow.
             self._transport.close()
 
     def _break(self, error: RemoteProtocolError) -> None:

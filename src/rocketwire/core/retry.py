@@ -15,6 +15,7 @@ from rocketwire.errors import (
     ConnectFailedError,
     ConnectionLostError,
     Outcome,
+    PermissionDeniedError,
     RemoteProtocolError,
     RequestTimeoutError,
     RocketMQError,
@@ -164,7 +165,9 @@ def describe_failure(
         return f"{Outcome.NOT_SENT.value}: {reason} (no attempt, {span(elapsed)})"
     told = ", ".join(f"{attempt.broker} {_told(attempt)}" for attempt in attempts)
     count = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
-    return f"{_outcome(attempts).value}: {told} ({count}, {span(elapsed)})"
+    refused = any(isinstance(attempt.error, PermissionDeniedError) for attempt in attempts)
+    remedy = f"; {PermissionDeniedError.remedy}" if refused else ""
+    return f"{_outcome(attempts).value}: {told} ({count}, {span(elapsed)}){remedy}"
 
 
 def _told(attempt: Attempt) -> str:

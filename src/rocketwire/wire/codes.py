@@ -177,10 +177,15 @@ _ERROR_CLASSES: Final[dict[int, type[BrokerError]]] = {
     ResponseCode.TOPIC_NOT_EXIST: UnknownTopicError,
 }
 
+# 4.x refuses keys with its code for everything else that went wrong, and the name of its exception.
+_ACL_REFUSAL: Final = "AclException"
+
 
 def error_for(code: int, remark: str | None, broker: str) -> BrokerError:
     """The exception for an answer that is an error."""
     cls = _ERROR_CLASSES.get(code, BrokerError)
+    if code == ResponseCode.SYSTEM_ERROR and remark and _ACL_REFUSAL in remark:
+        cls = PermissionDeniedError
     return cls(code, remark or "", broker, name=RESPONSE_NAMES.get(code, ""))
 
 
