@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, cast
 
 from rocketwire.aio.driver import Driver, Run
+from rocketwire.core.accumulate import Lot
 from rocketwire.core.effects import Op
 from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.message import SendResult
@@ -135,12 +138,71 @@ def _settle(future: asyncio.Future[bool], value: bool) -> None:  # noqa: FBT001
         future.set_result(value)
 
 
-class Delivery(Run[SendResult | None]):
+class Delivery:
     """A message that was handed over; ``await`` it for the answer.
 
-    It is the operation under way itself, so that a message costs one object, and neither a task
-    nor a future unless somebody waits.
+    No task and no future stands behind it unless somebody waits.
     """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether the answer is there."""
+
+    @abstractmethod
+    def exception(self) -> Exception | None:
+        """Why the send failed; None if it did not.
+
+        Raises:
+            asyncio.InvalidStateError: there is no answer yet.
+        """
+
+    @abstractmethod
+    def result(self) -> SendResult:
+        """The answer, if it is there; ``await`` the delivery to wait for it.
+
+        Raises:
+            SendFailedError: the send failed.
+            asyncio.InvalidStateError: there is no answer yet.
+        """
+
+    @abstractmethod
+    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
+        """Call ``callback(delivery)`` on the loop when the answer is there, or now if it is."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Give the message up, if there is no answer yet.
+
+        Who waits gets a ``SendFailedError``; its outcome says whether the message may be stored
+        all the same.
+        """
+
+    def __await__(self) -> Generator[Any, None, SendResult]:
+        if not self.done():
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def wake(_: Delivery) -> None:
+                if not future.done():
+                    future.set_result(None)
+
+            self.add_done_callback(wake)
+            yield from future
+        return self.result()
+
+    def _tell(self, listener: Callable[[Delivery], Any]) -> None:
+        token = in_callback.set(True)
+        try:
+            listener(self)
+        except Exception:  # noqa: BLE001 - a user's callback must not harm other answers
+            _log.exception("a callback of a submitted message failed")
+        finally:
+            in_callback.reset(token)
+
+
+class SingleDelivery(Run[SendResult | None], Delivery):
+    """A message that travels alone: the operation under way itself, so that it costs one object."""
 
     __slots__ = ("_count", "_error", "_listeners", "_result", "_room", "_size")
 
@@ -166,26 +228,17 @@ class Delivery(Run[SendResult | None]):
         return self.is_over
 
     def result(self) -> SendResult:
-        """The answer, if it is there; ``await`` the delivery to wait for it.
-
-        Raises:
-            SendFailedError: the send failed.
-            asyncio.InvalidStateError: there is no answer yet.
-        """
+        """The answer, if it is there."""
         if self._error is not None:
             raise self._error
         if not self.is_over:
-            raise asyncio.InvalidStateError("no answer yet: await the delivery")
+            raise _no_answer()
         return cast("SendResult", self._result)
 
     def exception(self) -> Exception | None:
-        """Why the send failed; None if it did not.
-
-        Raises:
-            asyncio.InvalidStateError: there is no answer yet.
-        """
+        """Why the send failed; None if it did not."""
         if not self.is_over:
-            raise asyncio.InvalidStateError("no answer yet: await the delivery")
+            raise _no_answer()
         return self._error
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
@@ -197,24 +250,8 @@ class Delivery(Run[SendResult | None]):
         else:
             self._listeners.append(callback)
 
-    def __await__(self) -> Generator[Any, None, SendResult]:
-        if not self.is_over:
-            future: asyncio.Future[None] = self._driver.loop.create_future()
-
-            def wake(_: Delivery) -> None:
-                if not future.done():
-                    future.set_result(None)
-
-            self.add_done_callback(wake)
-            yield from future
-        return self.result()
-
     def cancel(self) -> None:
-        """Give the message up, if there is no answer yet.
-
-        Who waits gets a ``SendFailedError``; its outcome says whether the message may be stored
-        all the same.
-        """
+        """Give the message up, if there is no answer yet."""
         if self.give_up():
             outcome = Outcome.MAYBE_STORED if self.issued else Outcome.NOT_SENT
             self.settled(None, SendFailedError(f"{outcome.value}: cancelled", outcome=outcome))
@@ -229,11 +266,62 @@ class Delivery(Run[SendResult | None]):
             for listener in listeners:
                 self._tell(listener)
 
-    def _tell(self, listener: Callable[[Delivery], Any]) -> None:
-        token = in_callback.set(True)
-        try:
-            listener(self)
-        except Exception:  # noqa: BLE001 - a user's callback must not harm other answers
-            _log.exception("a callback of a submitted message failed")
-        finally:
-            in_callback.reset(token)
+
+class BatchedDelivery(Delivery):
+    """A message that travels with others: its place among them, and nothing else.
+
+    What became of it is looked up when somebody asks, so that an answer for a thousand messages
+    costs no more than one for one.
+    """
+
+    __slots__ = ("_lot", "_outcome", "_place")
+
+    def __init__(self, lot: Lot, place: int) -> None:
+        self._lot = lot
+        self._place = place
+        self._outcome: SendResult | Exception | None = None
+
+    def _look(self) -> SendResult | Exception:
+        outcome = self._outcome
+        if outcome is None:
+            if not self._lot.over.is_open:
+                raise _no_answer()
+            outcome = self._outcome = self._lot.outcome(self._place)
+        return outcome
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self._outcome is not None or self._lot.over.is_open
+
+    def result(self) -> SendResult:
+        """The answer, if it is there."""
+        outcome = self._look()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def exception(self) -> Exception | None:
+        """Why the send failed; None if it did not."""
+        outcome = self._look()
+        return outcome if isinstance(outcome, Exception) else None
+
+    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
+        """Call ``callback(delivery)`` on the loop when the answer is there, or now if it is."""
+        if self._outcome is not None:
+            self._tell(callback)
+        else:
+            self._lot.over.add_waiter(partial(self._tell, callback))
+
+    def cancel(self) -> None:
+        """Give the message up, if there is no answer yet.
+
+        It is not sent if the others have not left yet. Who waits is told when they have arrived.
+        """
+        if not self.done():
+            is_back = self._lot.withdraw(self._place)
+            outcome = Outcome.NOT_SENT if is_back else Outcome.MAYBE_STORED
+            self._outcome = SendFailedError(f"{outcome.value}: cancelled", outcome=outcome)
+
+
+def _no_answer() -> asyncio.InvalidStateError:
+    return asyncio.InvalidStateError("no answer yet: await the delivery")

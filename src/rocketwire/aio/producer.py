@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from rocketwire.aio.client import AsyncClient
-from rocketwire.aio.delivery import Delivery, Room, in_callback
+from rocketwire.aio.delivery import BatchedDelivery, Delivery, Room, SingleDelivery, in_callback
 from rocketwire.aio.driver import Awaited
 from rocketwire.config import ProducerConfig
+from rocketwire.core.accumulate import Accumulator, Lot
 from rocketwire.core.admin import create_topic
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.many import ManySender
+from rocketwire.core.plan import Plan
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import RoundRobinCounter, Selector
 from rocketwire.core.send import Sender
@@ -68,6 +70,14 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._sender = Sender(instance, config, positions, reporting.hooks)
         self._room = Room(self._driver.loop, config.max_in_flight, config.max_in_flight_bytes)
         self._burst = 0
+        self._accumulator: Accumulator | None = None
+        if config.auto_batch is not None:
+            room = self._room
+
+            def give_back(lot: Lot) -> None:
+                room.give_back(lot.count, lot.bytes)
+
+            self._accumulator = Accumulator(self._sender, config.auto_batch, give_back)
         join_group(instance, self._sender.group)
         instance.defaults = self._sender.defaults
         self._reporting = reporting
@@ -85,6 +95,8 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """Wait for what is in flight (``shutdown_timeout``), and say goodbye."""
         clock, patience = self._instance.clock, self._config.shutdown_timeout
         limit = clock() + patience
+        if self._accumulator is not None:
+            self._accumulator.hurry()
         await self._room.quiet(patience, visitors=True)
         await self._finish_traces(max(0.1, limit - clock()))
         self._upkeep.stop()
@@ -204,29 +216,55 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """
         if self._state != "running":
             raise self._not_running()
-        sender, room = self._sender, self._room
-        plan = sender.plan(
-            message,
-            SendMode.ASYNC,
-            queue=queue,
-            selector=selector,
-            argument=argument,
-            timeout=timeout,
-        )
-        outgoing = plan.outgoing
-        count, size = len(outgoing.messages), len(outgoing.body)
         self._burst += 1
         if self._burst >= _BURST:  # before anything is handed over: this may be cancelled
             await self._take_turns()
-        if not room.take(count, size):
-            await self._wait_for_room(count, size, plan.timeout)
-        if outgoing.sharding_keys:
-            sender.line_up(plan, is_accepted=True)
-        delivery = Delivery(self._driver, sender.send(plan), room, count, size)
+        batches, plan = self._accumulator, None
+        if (
+            batches is None
+            or type(message) is not Message
+            or queue is not None
+            or selector is not None
+            or not batches.accepts(message)
+        ):
+            plan = self._sender.plan(
+                message,
+                SendMode.ASYNC,
+                queue=queue,
+                selector=selector,
+                argument=argument,
+                timeout=timeout,
+            )
+            count, size, limit = len(plan.outgoing.messages), len(plan.outgoing.body), plan.timeout
+        else:
+            count, size, limit = 1, len(message.body), self._sender.check_timeout(timeout)
+        if not self._room.take(count, size):
+            await self._wait_for_room(count, size, limit)
+        if plan is not None:
+            delivery: Delivery = self._hand_over(plan, count, size)
+        else:
+            delivery = self._hand_to(cast("Accumulator", batches), cast("Message", message), limit)
         if on_success is not None or on_error is not None:
             delivery.add_done_callback(_teller(on_success, on_error))
+        return delivery
+
+    def _hand_over(self, plan: Plan, count: int, size: int) -> Delivery:
+        if plan.outgoing.sharding_keys:
+            self._sender.line_up(plan, is_accepted=True)
+        operation = self._sender.send(plan)
+        delivery = SingleDelivery(self._driver, operation, self._room, count, size)
         delivery.resume(None)
         return delivery
+
+    def _hand_to(self, batches: Accumulator, message: Message, limit: float) -> Delivery:
+        try:
+            lot, place, is_new = batches.add(message, limit)
+        except RocketMQError:
+            self._room.give_back(1, len(message.body))
+            raise
+        if is_new:
+            self._driver.start(batches.deliver(lot), _ignore)
+        return BatchedDelivery(lot, place)
 
     async def _wait_for_room(self, count: int, size: int, limit: float) -> None:
         room = self._room
@@ -288,6 +326,8 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """
         if self._state == "new":
             raise self._not_running()
+        if self._accumulator is not None:
+            self._accumulator.hurry()
         if not await self._room.quiet(timeout):
             raise TimeoutError(f"{self._room.held} messages have no answer after {timeout} s")
 
@@ -328,6 +368,10 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             self._instance, name, queues=queues, order=order, deadline=deadline
         )
         await self._driver.run(operation)
+
+
+def _ignore(result: object, error: Exception | None) -> None:
+    """For operations that tell everything themselves."""
 
 
 def _teller(

@@ -62,6 +62,29 @@ def _fields(
     }
 
 
+def share(result: SendResult, place: int) -> SendResult:
+    """The result of one message of a batch; read when somebody asks."""
+    return SendResult.read_by(partial(_share, result, place))
+
+
+def _share(result: SendResult, place: int) -> dict[str, Any]:
+    ids, offset_ids = result.message_ids, result.offset_message_ids
+    offset_id = offset_ids[place] if place < len(offset_ids) else result.offset_message_id
+    return {
+        "status": result.status,
+        "message_id": ids[place],
+        "offset_message_id": offset_id,
+        "queue": result.queue,
+        "offset": result.offset + place,
+        "transaction_id": result.transaction_id,
+        "region": result.region,
+        "message_ids": (ids[place],),
+        "offset_message_ids": (offset_id,),
+        "attempts": result.attempts,
+        "maybe_duplicate": result.maybe_duplicate,
+    }
+
+
 class AttemptLog:
     """Collects the attempts of one send and reports each to statistics and hooks."""
 

@@ -102,7 +102,7 @@ class Gate:
         self.is_open = True
         while self._waiters:
             try:
-                wake = self._waiters.pop()
+                wake = self._waiters.pop(0)  # in the order in which they came
             except IndexError:  # another thread took the last one
                 return
             wake()

@@ -10,7 +10,7 @@ from rocketwire.core.naming import with_namespace
 from rocketwire.core.validate import check_batch, check_message
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import Message
-from rocketwire.wire.batch import encode_batch
+from rocketwire.wire.batch import encode_item
 from rocketwire.wire.compression import compress
 from rocketwire.wire.message_id import MessageIdMaker
 
@@ -95,28 +95,46 @@ class Encoder:
             InvalidMessageError: they can't be one.
         """
         check_batch(messages, self._max_size)
-        keys = tuple(dict.fromkeys(m.sharding_key for m in messages if m.sharding_key is not None))
-        ids = tuple(self._ids.next_many(len(messages)))
-        body = encode_batch(
-            (m.body, self.properties(m, i), m.flag) for m, i in zip(messages, ids, strict=True)
-        )
-        if len(body) > self._max_size:
+        ids = self._ids.next_many(len(messages))
+        items = [
+            encode_item(message.body, self.properties(message, message_id), message.flag)
+            for message, message_id in zip(messages, ids, strict=True)
+        ]
+        outgoing = self.joined(messages, ids, items)
+        if len(outgoing.body) > self._max_size:
             raise InvalidMessageError(
-                f"the batch has {len(body)} bytes encoded: at most {self._max_size} "
+                f"the batch has {len(outgoing.body)} bytes encoded: at most {self._max_size} "
                 "(max_message_size); send fewer at once, or use send_many, which splits"
             )
+        return outgoing
+
+    def item(self, message: Message) -> tuple[str, bytes]:
+        """The id of a message that was checked, and the message as it travels in a batch.
+
+        Raises:
+            InvalidMessageError: its properties are too large.
+        """
+        message_id = self._ids.next()
+        properties = self.properties(message, message_id)
+        return message_id, encode_item(message.body, properties, message.flag)
+
+    def joined(
+        self, messages: Sequence[Message], ids: Sequence[str], items: Sequence[bytes]
+    ) -> Outgoing:
+        """Messages that go together, already encoded, as one request."""
+        keys = dict.fromkeys(m.sharding_key for m in messages if m.sharding_key is not None)
         first = messages[0]
         outer = self._instance_id + ("" if first.wait_store_ok else "WAIT\x01false\x02")
         return Outgoing(
             tuple(messages),
             with_namespace(first.topic, self._namespace),
-            body,
+            b"".join(items),
             outer.encode(),
             0,
             0,
-            ids,
+            tuple(ids),
             is_batch=True,
-            sharding_keys=keys,
+            sharding_keys=tuple(keys),
         )
 
     def properties(self, message: Message, message_id: str) -> bytes:

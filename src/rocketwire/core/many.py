@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rocketwire.core.attempts import share
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Op, Wait
 from rocketwire.core.lookup import locate_topic
+from rocketwire.core.ordering import not_sent_after
 from rocketwire.core.retry import SendMode
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.selection import hash_queue
@@ -174,12 +176,7 @@ class ManySender:
             if before is None:
                 kept.append(index)
                 continue
-            error = SendFailedError(
-                f"not sent: an earlier message of its sharding key failed ({before})",
-                outcome=Outcome.NOT_SENT,
-            )
-            error.__cause__ = before
-            self.results[index] = error
+            self.results[index] = not_sent_after(before)
         return kept
 
     def _spread(self, indexes: list[int], result: SendResult) -> None:
@@ -187,22 +184,8 @@ class ManySender:
         if len(indexes) == 1:
             self.results[indexes[0]] = result
             return
-        offset_ids = result.offset_message_ids
         for place, index in enumerate(indexes):
-            offset_id = offset_ids[place] if place < len(offset_ids) else result.offset_message_id
-            self.results[index] = SendResult(
-                status=result.status,
-                message_id=result.message_ids[place],
-                offset_message_id=offset_id,
-                queue=result.queue,
-                offset=result.offset + place,
-                transaction_id=result.transaction_id,
-                region=result.region,
-                message_ids=(result.message_ids[place],),
-                offset_message_ids=(offset_id,),
-                attempts=result.attempts,
-                maybe_duplicate=result.maybe_duplicate,
-            )
+            self.results[index] = share(result, place)
 
 
 def _travels_alone(message: Message) -> bool:

@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from rocketwire.core.effects import Gate
+from rocketwire.errors import Outcome, SendFailedError
+
+#: How long a submitted message may stand in the line of its key; each one before it is bounded.
+PATIENCE: Final = 3600.0
 
 
 class Ticket:
@@ -55,6 +59,11 @@ class Lines:
                 line.append(ticket)
         return tickets
 
+    def is_last(self, ticket: Ticket) -> bool:
+        """Whether nobody stands behind."""
+        line = self._lines.get(ticket.key)
+        return line is not None and line[-1] is ticket
+
     def leave(self, ticket: Ticket, failure: Exception | None = None) -> None:
         """Done, or given up. After a failure those who were accepted behind it fail, too.
 
@@ -79,3 +88,13 @@ class Lines:
                 opened.append(line[0])
         for other in opened:
             other.gate.open()
+
+
+def not_sent_after(before: Exception) -> SendFailedError:
+    """What a message fails with because one of its key before it has failed."""
+    error = SendFailedError(
+        f"not sent: an earlier message of its sharding key failed ({before})",
+        outcome=Outcome.NOT_SENT,
+    )
+    error.__cause__ = before
+    return error

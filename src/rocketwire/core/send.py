@@ -18,7 +18,7 @@ from rocketwire.core.faults import Flight
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import locate_topic, refresh_topic
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.ordering import Lines
+from rocketwire.core.ordering import PATIENCE, Lines, not_sent_after
 from rocketwire.core.plan import Plan, as_batch, check_queue
 from rocketwire.core.retry import (
     SendMode,
@@ -47,7 +47,6 @@ from rocketwire.errors import (
     ConnectFailedError,
     InvalidMessageError,
     LocalProtocolError,
-    Outcome,
     ProtocolError,
     RocketMQError,
     RouteError,
@@ -64,8 +63,6 @@ from rocketwire.wire.properties import Property
 _SUCCESS: Final = ResponseCode.SUCCESS
 #: A route that was asked for this recently is not asked for again by a retry.
 _FRESH: Final = 1.0
-#: How long a submitted message may stand in the line of its key; each one before it is bounded.
-_PATIENCE: Final = 3600.0
 
 
 class Sender:
@@ -96,8 +93,8 @@ class Sender:
         self._clock: Callable[[], float] = instance.clock
         self.defaults = (config.default_topic, config.default_topic_queues)
         self._stale_after = config.route_refresh * (3.0 if config.background else 1.0)
-        self._default_selector = resolve_selector(config.selector)
-        self._default_pins = pins(self._default_selector)
+        self.default_selector = resolve_selector(config.selector)
+        self._default_pins = pins(self.default_selector)
         self._wall = instance.wall
         self._faults = instance.faults
         self._routes = instance.routes
@@ -131,10 +128,7 @@ class Sender:
         Raises:
             InvalidMessageError: something is wrong with the messages or where they should go.
         """
-        if timeout is None:
-            timeout = self.config.send_timeout
-        elif not timeout > 0:
-            raise InvalidMessageError(f"timeout is {timeout!r}: seconds, above zero")
+        timeout = self.check_timeout(timeout)
         if type(messages) is Message or isinstance(messages, Message):
             outgoing = self.encoder.single(messages)
         else:
@@ -143,7 +137,7 @@ class Sender:
             for message in outgoing.messages:
                 call_hooks(self.hooks.before_send, message)
         if queue is None and selector is None and not outgoing.sharding_keys:
-            chosen, is_pinned = self._default_selector, self._default_pins
+            chosen, is_pinned = self.default_selector, self._default_pins
             return Plan(outgoing, None, chosen, argument, mode, timeout, is_pinned)
         return self._plan_place(outgoing, queue, selector, argument, mode, timeout)
 
@@ -163,6 +157,27 @@ class Sender:
         chosen = hash_queue if selector is None else resolve_selector(selector)
         is_pinned = bool(outgoing.sharding_keys) or pins(chosen)
         return Plan(outgoing, None, chosen, argument, mode, timeout, is_pinned)
+
+    def check_timeout(self, timeout: float | None) -> float:
+        """Seconds for a send, the setting where none are given.
+
+        Raises:
+            InvalidMessageError: there is no time at all.
+        """
+        if timeout is None:
+            return self.config.send_timeout
+        if not timeout > 0:
+            raise InvalidMessageError(f"timeout is {timeout!r}: seconds, above zero")
+        return timeout
+
+    def plan_outgoing(
+        self, outgoing: Outgoing, mode: SendMode, timeout: float, queue: MessageQueue | None
+    ) -> Plan:
+        """A plan for what is checked and encoded: to a queue, or by the default strategy."""
+        if queue is not None:
+            return Plan(outgoing, queue, None, None, mode, timeout, is_pinned=True)
+        chosen, is_pinned = self.default_selector, self._default_pins
+        return Plan(outgoing, None, chosen, None, mode, timeout, is_pinned)
 
     def wire_topic(self, topic: str) -> str:
         """The name by which servers know a topic."""
@@ -235,7 +250,7 @@ class Sender:
         """
         for ticket in plan.tickets:
             if not ticket.gate.is_open:
-                patience = _PATIENCE if ticket.is_accepted else plan.timeout
+                patience = PATIENCE if ticket.is_accepted else plan.timeout
                 if not (yield from wait(ticket.gate, began + patience)):
                     cause = TimeoutError("an earlier message of its sharding key is under way")
                     elapsed = self._clock() - began
@@ -243,11 +258,7 @@ class Sender:
                 if ticket.is_accepted:
                     began = self._clock()
             if ticket.failed_before is not None:
-                raise SendFailedError(
-                    f"not sent: an earlier message of its sharding key failed "
-                    f"({ticket.failed_before})",
-                    outcome=Outcome.NOT_SENT,
-                ) from ticket.failed_before
+                raise not_sent_after(ticket.failed_before)
         return began
 
     def _send(self, plan: Plan, began: float) -> Op[SendResult | None]:

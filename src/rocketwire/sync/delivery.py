@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from rocketwire.core.accumulate import Lot
 from rocketwire.core.effects import Gate
 from rocketwire.message import SendResult
 
@@ -17,13 +19,27 @@ _log = logging.getLogger("rocketwire.producer")
 class Delivery:
     """A message that was handed over. Far lighter than a Future: nothing until somebody waits."""
 
-    __slots__ = ("_error", "_gate", "_result", "_run_callback")
+    __slots__ = ("_gate", "_outcome", "_run_callback")
 
-    def __init__(self, run_callback: Callable[[Callable[[], Any]], None]) -> None:
-        self._gate = Gate()
-        self._result: SendResult | None = None
-        self._error: Exception | None = None
+    def __init__(self, gate: Gate, run_callback: Callable[[Callable[[], Any]], None]) -> None:
+        #: Opens when the answer is there.
+        self._gate = gate
+        self._outcome: SendResult | Exception | None = None
         self._run_callback = run_callback
+
+    @abstractmethod
+    def _look(self) -> SendResult | Exception:
+        """What became of the message; called when the gate is open."""
+
+    def _wait(self, timeout: float | None) -> SendResult | Exception:
+        if not self._gate.is_open:
+            event = threading.Event()
+            self._gate.add_waiter(event.set)
+            if not event.wait(timeout):
+                raise TimeoutError(f"no answer within {timeout} s; the send goes on")
+        if self._outcome is None:
+            self._outcome = self._look()
+        return self._outcome
 
     def done(self) -> bool:
         """Whether the answer is there."""
@@ -36,34 +52,59 @@ class Delivery:
             SendFailedError: the send failed.
             TimeoutError: no answer yet; the send goes on.
         """
-        if not self._gate.is_open:
-            event = threading.Event()
-            self._gate.add_waiter(event.set)
-            if not event.wait(timeout):
-                raise TimeoutError(f"no answer within {timeout} s; the send goes on")
-        if self._error is not None:
-            raise self._error
-        if self._result is None:
-            raise RuntimeError("a delivery without an outcome")  # can't be: settled sets one
-        return self._result
+        outcome = self._wait(timeout)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait for the answer; the error, or None."""
-        try:
-            self.result(timeout)
-        except Exception as error:
-            if error is not self._error:
-                raise
-        return self._error
+        """Wait for the answer; the error, or None.
+
+        Raises:
+            TimeoutError: no answer yet; the send goes on.
+        """
+        outcome = self._wait(timeout)
+        return outcome if isinstance(outcome, Exception) else None
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
         """Call ``callback(delivery)`` on the callback thread when the answer is there."""
         self._gate.add_waiter(lambda: self._run_callback(lambda: callback(self)))
 
+
+class SingleDelivery(Delivery):
+    """A message that travels alone."""
+
+    __slots__ = ()
+
+    def __init__(self, run_callback: Callable[[Callable[[], Any]], None]) -> None:
+        super().__init__(Gate(), run_callback)
+
+    def _look(self) -> SendResult | Exception:
+        return RuntimeError("a delivery without an outcome")  # can't be: settle sets one
+
     def settle(self, result: SendResult | None, error: Exception | None) -> None:
         """The answer is there."""
-        self._result, self._error = result, error
+        self._outcome = result if error is None else error
         self._gate.open()
+
+
+class BatchedDelivery(Delivery):
+    """A message that travels with others: its place among them, and nothing else."""
+
+    __slots__ = ("_lot", "_place")
+
+    def __init__(
+        self, lot: Lot, place: int, run_callback: Callable[[Callable[[], Any]], None]
+    ) -> None:
+        # What the class above does: a call of it costs as much as these stores together.
+        self._gate = lot.over
+        self._outcome = None
+        self._run_callback = run_callback
+        self._lot = lot
+        self._place = place
+
+    def _look(self) -> SendResult | Exception:
+        return self._lot.outcome(self._place)
 
 
 class CallbackThread:

@@ -6,9 +6,10 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from rocketwire.config import ProducerConfig
+from rocketwire.core.accumulate import Accumulator, Lot
 from rocketwire.core.admin import create_topic
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
@@ -24,7 +25,13 @@ from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
 from rocketwire.sync.client import BlockingClient
-from rocketwire.sync.delivery import CallbackThread, Delivery, Room
+from rocketwire.sync.delivery import (
+    BatchedDelivery,
+    CallbackThread,
+    Delivery,
+    Room,
+    SingleDelivery,
+)
 from rocketwire.sync.positions import ThreadPositions
 
 Messages = Message | Sequence[Message]
@@ -64,7 +71,14 @@ class Producer(BlockingClient[ProducerConfig]):
         self._sender = Sender(instance, config, positions, reporting.hooks)
         join_group(instance, self._sender.group)
         instance.defaults = self._sender.defaults
-        self._room = Room(config.max_in_flight, config.max_in_flight_bytes)
+        room = self._room = Room(config.max_in_flight, config.max_in_flight_bytes)
+        self._accumulator: Accumulator | None = None
+        if config.auto_batch is not None:
+
+            def give_back(lot: Lot) -> None:
+                room.give_back(lot.count, lot.bytes)
+
+            self._accumulator = Accumulator(self._sender, config.auto_batch, give_back)
         self._callbacks = CallbackThread()
         self._reporting = reporting
         self._start_reporting()
@@ -81,6 +95,8 @@ class Producer(BlockingClient[ProducerConfig]):
         """Wait for what is in flight (``shutdown_timeout``), say goodbye."""
         clock, patience = self._instance.clock, self._config.shutdown_timeout
         limit = clock() + patience
+        if self._accumulator is not None:
+            self._accumulator.hurry()
         if not self._callbacks.is_current():
             self._room.wait_until_empty(patience)
         self._finish_traces(max(0.1, limit - clock()))
@@ -193,30 +209,44 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             raise self._not_running()
-        sender = self._sender
-        plan = sender.plan(
-            message,
-            SendMode.ASYNC,
-            queue=queue,
-            selector=selector,
-            argument=argument,
-            timeout=timeout,
-        )
-        count, size = len(plan.outgoing.messages), len(plan.outgoing.body)
-        patience = None if self._callbacks.is_current() else plan.timeout
+        batches, plan = self._accumulator, None
+        if (
+            batches is None
+            or type(message) is not Message
+            or queue is not None
+            or selector is not None
+            or not batches.accepts(message)
+        ):
+            plan = self._sender.plan(
+                message,
+                SendMode.ASYNC,
+                queue=queue,
+                selector=selector,
+                argument=argument,
+                timeout=timeout,
+            )
+            count, size, limit = len(plan.outgoing.messages), len(plan.outgoing.body), plan.timeout
+        else:
+            count, size, limit = 1, len(message.body), self._sender.check_timeout(timeout)
+        self._take_room(count, size, limit)
+        if plan is not None:
+            delivery: Delivery = self._hand_over(plan, count, size)
+        else:
+            delivery = self._hand_to(cast("Accumulator", batches), cast("Message", message), limit)
+        if on_success is not None or on_error is not None:
+            delivery.add_done_callback(_tell(on_success, on_error))
+        return delivery
+
+    def _take_room(self, count: int, size: int, limit: float) -> None:
+        patience = None if self._callbacks.is_current() else limit
         if not self._room.take(count, size, patience):
             raise SendFailedError(
                 f"not sent: {self._room.held} messages are in flight and none was answered in "
-                f"{plan.timeout:.1f} s; raise max_in_flight, or send less"
+                f"{limit:.1f} s; raise max_in_flight, or send less"
             )
-        delivery = Delivery(self._callbacks.run)
-        if on_success is not None or on_error is not None:
-            delivery.add_done_callback(_tell(on_success, on_error))
-        self._hand_over(plan, delivery, count, size)
-        return delivery
 
-    def _hand_over(self, plan: Plan, delivery: Delivery, count: int, size: int) -> None:
-        room = self._room
+    def _hand_over(self, plan: Plan, count: int, size: int) -> Delivery:
+        room, delivery = self._room, SingleDelivery(self._callbacks.run)
 
         def done(result: SendResult | None, error: Exception | None) -> None:
             room.give_back(count, size)
@@ -225,6 +255,22 @@ class Producer(BlockingClient[ProducerConfig]):
         if plan.outgoing.sharding_keys:
             self._sender.line_up(plan, is_accepted=True)
         self._background.run(self._sender.send(plan), done)
+        return delivery
+
+    def _hand_to(self, batches: Accumulator, message: Message, limit: float) -> Delivery:
+        try:
+            lot, place, is_new = batches.add(message, limit)
+        except RocketMQError:
+            self._room.give_back(1, len(message.body))
+            raise
+        if is_new:
+
+            def done(_: object, error: Exception | None) -> None:
+                if error is not None:
+                    batches.refuse(lot, error)
+
+            self._background.run(batches.deliver(lot), done)
+        return BatchedDelivery(lot, place, self._callbacks.run)
 
     def send_many(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -254,6 +300,8 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state == "new":
             raise self._not_running()
+        if self._accumulator is not None:
+            self._accumulator.hurry()
         if not self._room.wait_until_empty(timeout):
             raise TimeoutError(f"{self._room.held} messages have no answer after {timeout} s")
 

@@ -1,0 +1,383 @@
+"""Messages submitted one by one that travel in batches (``auto_batch``).
+
+A *lot* collects messages of one kind: one topic, one time limit, one wait flag, and for ordered
+messages one queue. It leaves when it is full, when nothing of its kind is under way any more (so a
+lone message is not delayed at all), or when its first message has waited for ``linger``. Then it
+is sent as one request by the policy of every send, retried as the same batch, and each message
+gets its own result, or the error with the outcome of its batch.
+
+What can't be in a batch, or is better off alone, is not accepted: ``accepts`` says which. How much
+may be waiting in all is the room's business, in the shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from rocketwire.config import AutoBatch
+from rocketwire.core.attempts import share
+from rocketwire.core.effects import Gate, Op, Sleep, wait
+from rocketwire.core.encode import Outgoing
+from rocketwire.core.lookup import locate_topic
+from rocketwire.core.naming import RETRY_PREFIX
+from rocketwire.core.ordering import PATIENCE, Ticket, not_sent_after
+from rocketwire.core.retry import SendMode
+from rocketwire.core.selection import best_queue, hash_queue
+from rocketwire.core.send import Sender
+from rocketwire.core.validate import check_message
+from rocketwire.errors import BrokerError, Outcome, RouteError, SendFailedError
+from rocketwire.hooks import call_hooks
+from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.wire.codes import ResponseCode
+
+#: A broker that answers so takes no batches for the topic; single messages may fare better.
+_NO_BATCHES: Final = frozenset(
+    {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.MESSAGE_ILLEGAL}
+)
+
+Kind: TypeAlias = tuple[str, bool, float, MessageQueue | bool]
+
+
+class Lane:
+    """Lots of one kind: at most one is open, any number is under way."""
+
+    __slots__ = ("kind", "open", "under_way")
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.open: Lot | None = None
+        self.under_way = 0
+
+
+class Lot:
+    """Messages that travel together. ``over`` opens when all of them have their outcome."""
+
+    __slots__ = (
+        "_groups", "bytes", "count", "gate", "ids", "is_closed", "is_sent", "items", "lane",
+        "messages", "over", "size", "tickets", "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.messages: list[Message] = []
+        self.ids: list[str] = []
+        #: The messages as they travel, until they are put together.
+        self.items: list[bytes] = []
+        self.count = 0
+        self.size = 0
+        #: Of the bodies alone: what they take of the room.
+        self.bytes = 0
+        self.tickets: dict[str, Ticket] = {}
+        self.gate = Gate()
+        self.is_closed = False
+        self.is_sent = False
+        self.over = Gate()
+        self.withdrawn: set[int] = set()
+        self._groups: list[tuple[Sequence[int], SendResult | Exception]] = []
+
+    def put(self, message: Message, message_id: str, item: bytes) -> int:
+        """Take a message in; returns its place."""
+        self.messages.append(message)
+        self.ids.append(message_id)
+        self.items.append(item)
+        self.size += len(item)
+        self.bytes += len(message.body)
+        self.count += 1
+        return self.count - 1
+
+    def withdraw(self, place: int) -> bool:
+        """Take a message back; False if it is on its way, or its fate is known."""
+        if self.is_closed:
+            return False
+        self.withdrawn.add(place)
+        return True
+
+    def places(self) -> Sequence[int]:
+        """The places of the messages that are to be sent."""
+        everything = range(self.count)
+        if not self.withdrawn:
+            return everything
+        return [place for place in everything if place not in self.withdrawn]
+
+    def settle(self, places: Sequence[int], outcome: SendResult | Exception) -> None:
+        """What became of some of the messages, which went in one request."""
+        self._groups.append((places, outcome))
+
+    def finish(self, error: Exception) -> None:
+        """Everything is known; ``error`` is the outcome of those that have none yet."""
+        self.settle(range(self.count), error)
+        # Whoever keeps the delivery of one message does not keep the bodies of all.
+        self.messages, self.ids, self.items = [], [], []
+
+    def outcome(self, place: int) -> SendResult | Exception:
+        """What became of one message; only when the lot is over."""
+        for places, outcome in self._groups:
+            if place in places:
+                if isinstance(outcome, SendFailedError):
+                    return _own_copy(outcome)
+                if isinstance(outcome, Exception) or len(places) == 1:
+                    return outcome
+                return share(outcome, places.index(place))
+        raise LookupError(f"a lot of {self.count} messages has none at {place}")
+
+
+class Accumulator:
+    """The lots of one producer.
+
+    Args:
+        sender: sends them.
+        settings: how large a lot may be, and how long it may wait.
+        on_over: told of each lot when its messages have their outcome, before those who wait.
+    """
+
+    def __init__(
+        self, sender: Sender, settings: AutoBatch, on_over: Callable[[Lot], object]
+    ) -> None:
+        config = sender.config
+        self._sender = sender
+        self._settings = settings
+        self._on_over = on_over
+        self._clock = sender.instance.clock
+        self._lock = sender.instance.surroundings.make_lock()
+        self._lanes: dict[Kind, Lane] = {}
+        self._max_size = config.max_message_size
+        self._is_default = sender.default_selector is best_queue
+        # A large body is worth compressing, which a batch is not.
+        self._largest = min(settings.size, config.compress_over or settings.size)
+        #: Topics whose broker takes no batches.
+        self._single: set[str] = set()
+
+    # -- taking messages in -----------------------------------------------------------------
+
+    def accepts(self, message: Message) -> bool:
+        """Whether a message may travel in a batch.
+
+        Not if it is delayed or large, or if its topic takes no batches, or if the strategy that
+        chooses its queue looks at each message.
+
+        Raises:
+            InvalidMessageError: it may not travel at all.
+        """
+        check_message(message, self._max_size)
+        return (
+            len(message.body) < self._largest
+            and not message.delay_level
+            and message.deliver_at is None
+            and (self._is_default or message.sharding_key is not None)
+            and message.topic not in self._single
+            and not message.topic.startswith(RETRY_PREFIX)
+        )
+
+    def add(self, message: Message, timeout: float) -> tuple[Lot, int, bool]:
+        """Put a message into the open lot of its kind.
+
+        Returns:
+            The lot, the message's place in it, and whether the lot is new: the caller then has
+            to run ``deliver``.
+
+        Raises:
+            InvalidMessageError: its properties are too large.
+        """
+        sender = self._sender
+        if sender.hooks.before_send:
+            call_hooks(sender.hooks.before_send, message)
+        message_id, item = sender.encoder.item(message)
+        key = message.sharding_key
+        where = False if key is None else self._queue_of(message)
+        kind = (message.topic, message.wait_store_ok, timeout, where)
+        full: Lot | None = None
+        with self._lock:
+            lane = self._lanes.get(kind)
+            if lane is None:
+                lane = self._lanes[kind] = Lane(kind)
+            lot = lane.open
+            if lot is not None and not self._fits(lot, len(item), key):
+                self._close(lot)
+                full, lot = lot, None
+            is_new = lot is None
+            if lot is None:
+                lot = lane.open = Lot(lane)
+            place = lot.put(message, message_id, item)
+            if key is not None and key not in lot.tickets:
+                name = (sender.wire_topic(message.topic), key)
+                (lot.tickets[key],) = sender.lines.line_up([name], is_accepted=True)
+        if full is not None:
+            full.gate.open()
+        return lot, place, is_new
+
+    def _fits(self, lot: Lot, size: int, key: str | None) -> bool:
+        settings = self._settings
+        if lot.count >= settings.messages or lot.size + size > settings.size:
+            return False
+        ticket = lot.tickets.get(key) if key is not None else None
+        # Somebody else may have lined up behind the lot; this message comes after him.
+        return ticket is None or self._sender.lines.is_last(ticket)
+
+    def _queue_of(self, message: Message) -> MessageQueue | bool:
+        """The queue of an ordered message as far as it is known; True for any other.
+
+        Only a guess, so that a lot holds messages of one queue: they are looked at again when
+        they leave.
+        """
+        sender = self._sender
+        entry = sender.instance.routes.get(sender.wire_topic(message.topic))
+        if entry is None or not entry.queues:
+            return True
+        queues = sender.queues_of(entry)
+        return queues.select(hash_queue, message, None, sender.positions, self._clock())
+
+    def _close(self, lot: Lot) -> None:
+        """Let no further message into a lot. Called under the lock."""
+        lot.is_closed = True
+        lot.lane.under_way += 1
+        if lot.lane.open is lot:
+            lot.lane.open = None
+
+    def hurry(self) -> None:
+        """Let every lot leave now: somebody waits for all of them."""
+        with self._lock:
+            waiting = [lane.open for lane in self._lanes.values() if lane.open is not None]
+        for lot in waiting:
+            lot.gate.open()
+
+    # -- sending ----------------------------------------------------------------------------
+
+    def deliver(self, lot: Lot) -> Op[None]:
+        """See a lot to its end, from its first message on. Raises nothing."""
+        error: Exception = SendFailedError("not sent: the lot was not sent")
+        try:
+            now = self._clock()
+            if lot.lane.under_way:
+                yield from wait(lot.gate, now + self._settings.linger)
+            else:
+                yield Sleep(now)  # what is submitted in this very moment comes along
+            with self._lock:
+                if not lot.is_closed:
+                    self._close(lot)
+            if lot.tickets:
+                yield from self._send_ordered(lot)
+            else:
+                yield from self._send(lot, lot.places(), None)
+        except GeneratorExit:
+            error = _given_up(lot)
+            raise
+        except Exception as failed:  # noqa: BLE001 - whatever it is, it is these messages' end
+            error = failed
+        finally:
+            self._end(lot, error)
+
+    def refuse(self, lot: Lot, error: Exception) -> None:
+        """A lot whose ``deliver`` will never run: its messages fail."""
+        if not lot.over.is_open:
+            self._end(lot, error)
+
+    def _end(self, lot: Lot, error: Exception) -> None:
+        for ticket in lot.tickets.values():
+            self._sender.lines.leave(ticket, error)  # those of messages that went have left
+        lane, after = lot.lane, None
+        with self._lock:
+            if not lot.is_closed:
+                self._close(lot)
+            lane.under_way -= 1
+            if not lane.under_way:
+                after = lane.open
+                if after is None and self._lanes.get(lane.kind) is lane:
+                    del self._lanes[lane.kind]
+        lot.finish(error)
+        self._on_over(lot)
+        lot.over.open()
+        if after is not None:
+            after.gate.open()
+
+    def _send(self, lot: Lot, places: Sequence[int], queue: MessageQueue | None) -> Op[None]:
+        """Send some messages of a lot in one request."""
+        if not places:
+            return
+        sender = self._sender
+        outgoing = self._outgoing(lot, places)
+        plan = sender.plan_outgoing(outgoing, SendMode.ASYNC, lot.lane.kind[2], queue)
+        plan.tickets = tuple(lot.tickets[key] for key in outgoing.sharding_keys)
+        lot.is_sent = True
+        outcome: SendResult | Exception
+        try:
+            result = yield from sender.send(plan)
+            outcome = SendFailedError("no answer") if result is None else result
+        except SendFailedError as error:
+            outcome = error
+        if len(places) > 1 and not lot.tickets and _takes_no_batches(outcome):
+            self._single.add(lot.messages[0].topic)
+            for place in places:
+                yield from self._send(lot, (place,), queue)
+        else:
+            lot.settle(places, outcome)
+
+    def _outgoing(self, lot: Lot, places: Sequence[int]) -> Outgoing:
+        encoder = self._sender.encoder
+        if len(places) == 1:
+            return encoder.single(lot.messages[places[0]])
+        if len(places) == lot.count:
+            return encoder.joined(lot.messages, lot.ids, lot.items)
+        return encoder.joined(
+            [lot.messages[place] for place in places],
+            [lot.ids[place] for place in places],
+            [lot.items[place] for place in places],
+        )
+
+    def _send_ordered(self, lot: Lot) -> Op[None]:
+        """Send a lot of ordered messages when it is the turn of each of their keys."""
+        failed: dict[str, Exception] = {}
+        for key, ticket in lot.tickets.items():
+            is_open = ticket.gate.is_open
+            if not (is_open or (yield from wait(ticket.gate, self._clock() + PATIENCE))):
+                failed[key] = TimeoutError("an earlier message of it is under way")
+            elif ticket.failed_before is not None:
+                failed[key] = ticket.failed_before
+        left: list[int] = []
+        for place in lot.places():
+            before = failed.get(lot.messages[place].sharding_key or "")
+            if before is None:
+                left.append(place)
+            else:
+                lot.settle((place,), not_sent_after(before))
+        for queue, places in (yield from self._by_queue(lot, left)).items():
+            is_all = len(places) == lot.count
+            yield from self._send(lot, range(lot.count) if is_all else places, queue)
+
+    def _by_queue(self, lot: Lot, places: Sequence[int]) -> Op[dict[MessageQueue, list[int]]]:
+        """One queue, unless the route was not known, or has changed, since they were taken in."""
+        sender = self._sender
+        topic, _, timeout, _ = lot.lane.kind
+        deadline = self._clock() + timeout
+        try:
+            entry = yield from locate_topic(
+                sender.instance, sender.wire_topic(topic), deadline, *sender.defaults
+            )
+        except RouteError as error:
+            raise SendFailedError(f"not sent: {error}") from error
+        queues, now = sender.queues_of(entry), self._clock()
+        found: dict[MessageQueue, list[int]] = {}
+        for place in places:
+            message = lot.messages[place]
+            queue = queues.select(hash_queue, message, None, sender.positions, now)
+            found.setdefault(queue, []).append(place)
+        return found
+
+
+def _takes_no_batches(outcome: SendResult | Exception) -> bool:
+    if not isinstance(outcome, SendFailedError) or outcome.outcome is not Outcome.REJECTED:
+        return False
+    cause = outcome.attempts[-1].error if outcome.attempts else None
+    return isinstance(cause, BrokerError) and cause.code in _NO_BATCHES
+
+
+def _given_up(lot: Lot) -> SendFailedError:
+    outcome = Outcome.MAYBE_STORED if lot.is_sent else Outcome.NOT_SENT
+    return SendFailedError(f"{outcome.value}: the producer was shut down", outcome=outcome)
+
+
+def _own_copy(error: SendFailedError) -> SendFailedError:
+    """The same error for another message: one that is raised twice would mix up two stories."""
+    copy = type(error)(str(error), attempts=error.attempts, outcome=error.outcome)
+    copy.__cause__ = error.__cause__
+    return copy
