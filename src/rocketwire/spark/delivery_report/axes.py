@@ -15,7 +15,26 @@ _STEPS: Final = (
     86_400, 2 * 86_400, 7 * 86_400, 14 * 86_400, 28 * 86_400,
 )  # fmt: skip
 _DAY: Final = 86_400.0
+#: The most stretches that time is cut into.
+BUCKETS: Final = 300
+#: How long one may be, in seconds; beyond, whole days.
+_WIDTHS: Final = (
+    0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600,
+    43_200, 86_400,
+)  # fmt: skip
 _MOST_TIMES: Final = 9
+
+
+def bucket_width(seconds: float) -> float:
+    """The shortest stretches of time of which not too many are needed.
+
+    >>> bucket_width(36.0), bucket_width(5 * 3600)
+    (0.2, 120)
+    """
+    for width in _WIDTHS:
+        if seconds / width < BUCKETS - 1:  # one more is needed if the first is cut
+            return width
+    return (int(seconds / _DAY / (BUCKETS - 1)) + 1) * _DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +82,10 @@ def round_up(value: float) -> float:
     >>> round_up(173.0), round_up(0)
     (200.0, 1.0)
     """
-    return _round(value, up=True) if value > 0 else 1.0
+    if value <= 0:
+        return 1.0
+    scale = 10.0 ** math.floor(math.log10(value))
+    return next(s * scale for s in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 11) if s * scale >= value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,13 @@ from rocketwire.spark.delivery_report.drawing import (
     x_of,
     y_of,
 )
-from rocketwire.spark.delivery_report.findings import Findings, Named, Route, TopicSpread
-from rocketwire.spark.delivery_report.tables import BARS_PER_DECADE
+from rocketwire.spark.delivery_report.findings import (
+    BARS_PER_DECADE,
+    Findings,
+    Named,
+    Route,
+    TopicSpread,
+)
 from rocketwire.spark.delivery_report.wording import latency, number, share, short_number, some
 
 _MOST_ROUTES: Final = 24
@@ -114,7 +119,7 @@ def flow(routes: Sequence[Route]) -> str:
     left = _nodes([(route.origin or _UNKNOWN, route.retries) for route in drawn])
     right = _nodes([(route.target, route.retries) for route in drawn])
     ribbons = [
-        _ribbon(route, left[route.origin or _UNKNOWN], right[route.target], left, right)
+        _ribbon(route, left[route.origin or _UNKNOWN], right[route.target])
         for route in sorted(drawn, key=lambda r: (r.origin or _UNKNOWN, r.target))
     ]
     rest = sum(route.retries for route in routes) - sum(route.retries for route in drawn)
@@ -144,9 +149,7 @@ def _nodes(entries: Sequence[tuple[str, int]]) -> dict[str, _Node]:
     return nodes
 
 
-def _ribbon(
-    route: Route, origin: _Node, target: _Node, left: dict[str, _Node], right: dict[str, _Node]
-) -> str:
+def _ribbon(route: Route, origin: _Node, target: _Node) -> str:
     ends: list[tuple[float, float]] = []
     for node in (origin, target):
         height = (node.high - node.low) * route.retries / node.total

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+#: Bars of a latency histogram for each factor of ten.
+BARS_PER_DECADE: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What happened to some attempts. Latencies are in seconds, None where nobody waited."""
+    """What happened to some attempts; ``sends`` are those that were the first of a send.
+
+    Latencies are in seconds, None where nobody waited.
+    """
 
     attempts: int = 0
+    sends: int = 0
     acknowledged: int = 0
     failures: int = 0
     rejected: int = 0
@@ -180,7 +188,6 @@ class Input:
     unreadable: int = 0
     foreign: int = 0
     dropped: int = 0
-    producers: int = 0
     bad_files: tuple[tuple[str, int], ...] = ()
 
 
@@ -190,7 +197,6 @@ class Findings:
 
     Attributes:
         overall: all attempts together.
-        sends: whole sends: first attempts, whatever came of them.
         width: of a bucket of time, in seconds; the first begins at ``begin``.
         brokers: those with the most attempts, by name; ``total_brokers`` is how many there are.
         buckets: by broker and number of the bucket.
@@ -199,7 +205,6 @@ class Findings:
 
     input: Input
     overall: Counts
-    sends: int
     begin: float
     end: float
     width: float
@@ -221,6 +226,13 @@ class Findings:
     worst_keys: tuple[WorstKey, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     clients: tuple[Named, ...] = ()
+    total_clients: int = 0
+
+    @property
+    def sends(self) -> int:
+        """Messages or batches that were sent, whatever came of them."""
+        # Of a failed send the first record may have been dropped.
+        return max(self.overall.sends, self.failed_sends)
 
     @property
     def failed_sends(self) -> int:

@@ -6,14 +6,15 @@ Whatever comes to the driver has a limit that does not depend on the data.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as f
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark.delivery_report import key_order, periods, sends, tables
+from rocketwire.spark.delivery_report.axes import BUCKETS, bucket_width
 from rocketwire.spark.delivery_report.findings import (
     Avoidance,
     Counts,
@@ -40,7 +41,6 @@ from rocketwire.spark.delivery_report.records import (
 from rocketwire.spark.delivery_report.shelf import Shelf
 
 #: Most rows that are taken of each kind.
-BUCKETS: Final = 300
 BROKERS: Final = 12
 TOPICS: Final = 6
 QUEUES: Final = 96
@@ -51,25 +51,7 @@ TROUBLES: Final = 15
 CLIENTS: Final = 20
 FILES: Final = 10
 
-#: Widths that a bucket of time may have, in seconds.
-_WIDTHS: Final = (
-    0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600,
-    43_200, 86_400,
-)  # fmt: skip
 _COUNTS: Final = tuple(spec.name for spec in dataclasses.fields(Counts))
-
-
-def bucket_width(seconds: float) -> float:
-    """The narrowest bucket of which not too many are needed.
-
-    >>> bucket_width(36.0), bucket_width(5 * 3600)
-    (0.2, 120)
-    """
-    for width in _WIDTHS:
-        if seconds / width < BUCKETS - 1:  # a stretch that begins within a bucket needs one more
-            return width
-    days = int(seconds / _WIDTHS[-1] / (BUCKETS - 2)) + 1
-    return days * _WIDTHS[-1]
 
 
 def gather(records: DataFrame, shelf: Shelf, source: str, *, is_trace: bool) -> Findings:
@@ -89,7 +71,6 @@ def gather(records: DataFrame, shelf: Shelf, source: str, *, is_trace: bool) -> 
     return Findings(
         input=given,
         overall=overall,
-        sends=attempts.where(f.col("attempt") == 1).count(),
         begin=begin,
         end=overall.last_at,
         width=width,
@@ -131,9 +112,7 @@ def _look_at_input(records: DataFrame, source: str, *, is_trace: bool) -> Input:
         .agg(f.count(f.lit(1)).alias("records"), f.sum("dropped").alias("dropped"))
         .collect()
     }
-    bad = records.where(f.col("kind").isin(UNREADABLE, FOREIGN) & f.col("file").isNotNull())
-    files = _most(bad.groupBy("file").count(), "count", FILES, "file")
-    known = records.where(~f.col("kind").isin(UNREADABLE, FOREIGN))
+    bad = [kind for kind in (UNREADABLE, FOREIGN) if kind in found]
     return Input(
         source=source,
         is_trace=is_trace,
@@ -141,9 +120,14 @@ def _look_at_input(records: DataFrame, source: str, *, is_trace: bool) -> Input:
         unreadable=found[UNREADABLE]["records"] if UNREADABLE in found else 0,
         foreign=found[FOREIGN]["records"] if FOREIGN in found else 0,
         dropped=found[DROPPED]["dropped"] or 0 if DROPPED in found else 0,
-        producers=known.select("client").distinct().count(),
-        bad_files=tuple((row["file"], row["count"]) for row in files),
+        bad_files=_bad_files(records) if bad else (),
     )
+
+
+def _bad_files(records: DataFrame) -> tuple[tuple[str, int], ...]:
+    bad = records.where(f.col("kind").isin(UNREADABLE, FOREIGN) & f.col("file").isNotNull())
+    rows = _most(bad.groupBy("file").count(), "count", FILES, "file")
+    return tuple((row["file"], row["count"]) for row in rows)
 
 
 def _nothing(given: Input) -> str:
@@ -235,15 +219,26 @@ def _spread(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
     return {
         "topics": chosen,
         "total_topics": topics.count(),
-        "spreads": tuple(_topic_spread(queues, topic.name) for topic in chosen),
+        "spreads": _spreads(queues, [topic.name for topic in chosen]),
     }
 
 
-def _topic_spread(queues: DataFrame, topic: str) -> TopicSpread:
-    own = queues.where(f.col("topic") == topic)
-    rows = own.orderBy("broker", "queue").limit(QUEUES).collect()
-    total = len(rows) if len(rows) < QUEUES else own.count()
-    return TopicSpread(topic, tuple(_make(QueueShare, row) for row in rows), total)
+def _spreads(queues: DataFrame, topics: Sequence[str]) -> tuple[TopicSpread, ...]:
+    own = Window.partitionBy("topic")
+    rows = (
+        queues.where(f.col("topic").isin(*topics))
+        .withColumn("place", f.row_number().over(own.orderBy("broker", "queue")))
+        .withColumn("total", f.count(f.lit(1)).over(own))
+        .where(f.col("place") <= QUEUES)
+        .orderBy("topic", "place")
+        .collect()
+    )
+    spreads = {
+        topic: TopicSpread(topic, tuple(_make(QueueShare, row) for row in group), group[0]["total"])
+        for topic, group in ((t, [r for r in rows if r["topic"] == t]) for t in topics)
+        if group
+    }
+    return tuple(spreads[topic] for topic in topics if topic in spreads)
 
 
 def _sharding_keys(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
@@ -266,6 +261,7 @@ def _who_and_what(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
     errors = shelf.put("errors", tables.by_error(attempts))
     return {
         "clients": _named(_most(clients, "attempts", CLIENTS, "client"), "client"),
+        "total_clients": clients.count(),
         "troubles": tuple(
             _make(Trouble, row) for row in _most(errors, "attempts", TROUBLES, "broker", "error")
         ),

@@ -79,7 +79,7 @@ def _header(found: Findings, summary: Sequence[str], clock: Clock) -> str:
 
 
 def _headline(found: Findings) -> str:
-    whole = max(found.sends, found.failed_sends)
+    whole = found.sends
     if found.failed_sends == 0:
         return f"All {some(whole, 'send')} acknowledged"
     return f"{share(whole - found.failed_sends, whole)} of {some(whole, 'send')} acknowledged"

@@ -150,7 +150,7 @@ class Timeline:
 
     def _traffic_scale(self, *, is_first: bool) -> str:
         end = '<span class="end lane">sends, failures</span>' if is_first else ""
-        return label(f"{short_number(self._most)}/s", "y", bottom=0.72) + end
+        return label(f"{short_number(self._most)}/s", "y", bottom=0.86) + end
 
     def _ends(self, rows: Mapping[int, Counts]) -> str:
         """The names of the curves, at their ends."""

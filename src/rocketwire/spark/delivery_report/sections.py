@@ -236,7 +236,7 @@ def producers(found: Findings, clock: Clock) -> str:
         )
         for item in found.clients
     ]
-    more = found.input.producers - len(rows)
+    more = found.total_clients - len(rows)
     about = f"{some(more, 'producer')} with fewer sends are only in the tables." if more > 0 else ""
     head = ("producer", "sends#", "failed#", "retries#", "data#", "median#", "99 %#", "seen")
     return _section("Producers", about, table(head, rows))

@@ -48,7 +48,7 @@ dl.facts small { display: block; color: var(--quiet); font-size: 12.5px; }
   overflow-wrap: anywhere; }
 .who span { display: block; }
 .plots, .plot, .ticks { position: relative; min-width: 0; }
-.plot.tall { height: 118px; } .plot.low { height: 34px; margin-top: 6px; }
+.plot.tall { height: 118px; } .plot.low { height: 40px; margin-top: 12px; }
 svg.draw, svg.hits { display: block; width: 100%; height: 100%; overflow: visible; }
 svg.hits { position: absolute; inset: 0; }
 svg path { vector-effect: non-scaling-stroke; }

@@ -33,9 +33,8 @@ def summarise(found: Findings) -> tuple[str, ...]:
 
 
 def _delivered(found: Findings) -> str:
-    sends, failed = found.sends, found.failed_sends
-    whole = max(sends, failed)
-    who = some(found.input.producers, "producer")
+    whole, failed = found.sends, found.failed_sends
+    who = some(found.total_clients, "producer")
     lasted = span(found.end - found.overall.first_at)
     head = f"In {lasted}, {who} made {some(whole, 'send')} to {some(found.total_brokers, 'broker')}"
     if failed == 0:
@@ -70,7 +69,7 @@ def _latencies(found: Findings) -> str:
 
 def _avoided(found: Findings) -> list[str]:
     chosen = found.avoided[:_MOST_BROKERS]
-    sentences = [_avoidance(item, found.input.producers) for item in chosen]
+    sentences = [_avoidance(item, found.total_clients) for item in chosen]
     rest = len(found.avoided) - len(chosen)
     if rest > 0:
         sentences.append(f"{some(rest, 'other broker')} were left, too.")
@@ -81,15 +80,12 @@ def _avoided(found: Findings) -> list[str]:
 
 def _avoidance(item: Avoidance, producers: int) -> str:
     who = f" by {some(item.clients, 'producer')}" if producers > 1 else ""
-    lasted = (
-        f" for {span(item.seconds)} in all" if item.periods > 1 else f" for {span(item.seconds)}"
-    )
+    lasted = f", {span(item.seconds)} in all" if item.periods > 1 else f" for {span(item.seconds)}"
     why = ""
     if item.reason:
-        is_longest = " for the longest time" if item.periods > 1 else ""
         # Reasons follow a broker's name ("refused the connection"), or begin with a latency.
         deed = f"took {item.reason}" if item.reason[0].isdigit() else item.reason
-        why = f",{is_longest} because it {deed}"
+        why = f"; longest because it {deed}" if item.periods > 1 else f" because it {deed}"
     return f"{item.broker} was left {times(item.periods)}{who}{lasted}{why}."
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from rocketwire.spark.delivery_report.findings import BARS_PER_DECADE
 from rocketwire.spark.delivery_report.records import (
     MAYBE_STORED,
     NOT_SENT,
@@ -21,8 +22,6 @@ from rocketwire.spark.delivery_report.records import (
 
 #: Rows of the tables whose length would otherwise follow the data.
 TOP_ROWS: Final = 1000
-#: Bars of a latency histogram for each factor of ten.
-BARS_PER_DECADE: Final = 12
 #: Below a microsecond nothing is told apart.
 _SHORTEST: Final = 1e-6
 
@@ -37,6 +36,7 @@ def _counts() -> list[Column]:
     outcome = f.col("outcome")
     return [
         f.count(f.lit(1)).alias("attempts"),
+        f.count_if(f.col("attempt") == 1).alias("sends"),
         f.count_if(is_stored).alias("acknowledged"),
         f.count_if(~is_stored).alias("failures"),
         f.count_if(outcome == REJECTED).alias("rejected"),

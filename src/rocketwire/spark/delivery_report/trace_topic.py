@@ -48,6 +48,11 @@ def read_topic(spark: SparkSession, topic: str, options: Mapping[str, str]) -> D
         messages = spark.read.format("rocketmq").options(**wanted).load()
     except PySparkException as error:
         raise ConfigError(_why_not(topic, error)) from error
+    return parse(messages)
+
+
+def parse(messages: DataFrame) -> DataFrame:
+    """Records from trace messages, of which only the column ``body`` is looked at."""
     text = f.decode("body", "UTF-8")
     lines = messages.select(f.explode(f.split(text, _RECORD_END)).alias("line"))
     fields = lines.where(f.col("line") != "").select(f.split("line", _FIELD_END).alias("fields"))
