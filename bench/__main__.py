@@ -1,0 +1,53 @@
+"""``python -m bench``: everything, or some of it; one table and one JSON file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench import report
+from bench.acker import acker
+from bench.acking import groups
+from bench.rounds import Row, contest
+
+_BODY = b"x" * 200
+PARTS = ("blocking", "submit", "batch", "batch50")
+
+
+def _arguments(words: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", default="", help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each path is run")
+    parser.add_argument("--scale", type=float, default=1.0, help="0.1 runs a tenth of the messages")
+    parser.add_argument("--json", type=Path, default=Path("bench-results.json"))
+    chosen = parser.parse_args(words)
+    chosen.parts = [part for part in chosen.only.split(",") if part] or list(PARTS)
+    unknown = sorted(set(chosen.parts) - set(PARTS))
+    if unknown:
+        parser.error(f"--only {','.join(unknown)}: choose from {', '.join(PARTS)}")
+    if chosen.rounds < 1 or chosen.scale <= 0:
+        parser.error("--rounds is at least 1, --scale is above zero")
+    return chosen
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run what was asked for; 1 if nothing could be measured."""
+    chosen = _arguments(words)
+    rows: list[Row] = []
+    series: dict[str, Any] = {}
+    with acker() as server:
+        if not server.is_native:
+            print("no C compiler: the acking server is in Python and may be the slower side")
+        paths = groups(server, _BODY, chosen.scale)
+        for part in chosen.parts:
+            rows += contest(part, paths[part], chosen.rounds)
+    print(report.table(rows))
+    report.write_json(chosen.json, rows, series)
+    print(f"\n{chosen.json}")
+    return 0 if rows else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
