@@ -71,7 +71,7 @@ class Deliverer:
         self._held = 0
         self._threads = 0
         self._idle = 0
-        self._error: RocketMQError | None = None
+        self._error: Exception | None = None
         self._is_closed = False
         self.report = DeliveryReport()
 
@@ -128,11 +128,11 @@ class Deliverer:
 
     def _work(self) -> None:
         while (part := self._next()) is not None:
-            error: RocketMQError | None = None
+            error: Exception | None = None
             result: SendResult | None = None
             try:
                 result = self._deliver(part)
-            except RocketMQError as failed:
+            except Exception as failed:  # noqa: BLE001 - who waits must hear of it, whatever it is
                 error = failed
             self._settle(part, result, error)
 
@@ -147,7 +147,7 @@ class Deliverer:
             self._threads -= 1
             return None
 
-    def _settle(self, part: Part, result: SendResult | None, error: RocketMQError | None) -> None:
+    def _settle(self, part: Part, result: SendResult | None, error: Exception | None) -> None:
         with self._changed:
             self._held -= 1
             self._held_bytes -= len(part.body)
@@ -184,7 +184,7 @@ class Deliverer:
             except SendFailedError as error:
                 may_repeat = may_repeat or error.outcome is Outcome.MAYBE_STORED
                 failures += 1
-                if self._is_closed and self._error is not None:
+                if self._is_closed:  # nobody waits for it any more
                     raise
                 if clock() >= deadline or not _may_succeed_later(error):
                     raise _with_rows(error, part) from error

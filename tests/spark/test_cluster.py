@@ -1,0 +1,85 @@
+"""On a real Spark cluster: nothing is lost when executors and a broker die in the middle."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rocketwire.embedded.cluster import EmbeddedCluster
+from rocketwire.sync.reader import Reader
+
+# Test modules are imported by path, so a neighbour is found by its folder.
+sys.path.insert(0, str(Path(__file__).parent))
+from standalone import StandaloneSpark, environment
+
+ROWS = 60_000
+
+
+def start(folder, name, **settings):
+    settings["pythonPath"] = environment()["PYTHONPATH"]
+    script = str(Path(__file__).with_name("cluster_job.py"))
+    with (folder / f"{name}.log").open("w") as log:
+        return subprocess.Popen(
+            [sys.executable, script, json.dumps(settings)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+        )
+
+
+def result_of(process, folder, name, patience=400):
+    try:
+        process.wait(patience)
+    finally:
+        process.kill()
+    text = (folder / f"{name}.log").read_text()
+    assert process.returncode == 0, text[-4000:]
+    line = next(line for line in text.splitlines() if line.startswith("RESULT "))
+    return json.loads(line.removeprefix("RESULT "))
+
+
+def stored(reader, topic):
+    return sum(reader.max_offset(queue) for queue in reader.queues(topic))
+
+
+def wait_until(holds, process, patience=400):
+    limit = time.monotonic() + patience
+    while not holds():
+        assert process.poll() is None, "the job ended before it was disturbed"
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+@pytest.mark.timeout(1500)
+def test_killed_executors_and_a_killed_broker_lose_no_row(tmp_path):
+    with (
+        EmbeddedCluster(brokers=2) as cluster,
+        Reader(cluster.name_server) as reader,
+        StandaloneSpark(tmp_path) as spark,
+    ):
+        cluster.create_topic("t", queues=4)
+        common = {"master": spark.master, "nameServers": cluster.name_server, "topic": "t"}
+        writing = start(tmp_path, "write", do="write", rows=ROWS, **common)
+        try:
+            wait_until(lambda: stored(reader, "t") > ROWS // 20, writing)
+            spark.kill_an_executor()
+            wait_until(lambda: stored(reader, "t") > ROWS // 4, writing)
+            cluster.broker("broker-b").kill()
+            time.sleep(0.5)  # long enough for requests to fail, short enough for retries
+            cluster.broker("broker-b").restart()
+            result_of(writing, tmp_path, "write")
+        finally:
+            writing.kill()
+        assert stored(reader, "t") >= ROWS
+        reading = start(tmp_path, "read", do="read", **common)
+        try:
+            wait_until(lambda: len(spark.executors()) > 0, reading)
+            spark.kill_an_executor()
+            found = result_of(reading, tmp_path, "read")
+        finally:
+            reading.kill()
+        assert found["rows"] == stored(reader, "t")
+        assert found["different"] == found["bodies"] == ROWS

@@ -1,0 +1,107 @@
+"""Parts are sent side by side, those of one queue one after the other, until each has its answer."""
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+
+from rocketwire.columns.deliver import Deliverer
+from rocketwire.columns.encode import Frame
+from rocketwire.columns.inside import parts_of, sender_of
+from rocketwire.embedded.cluster import EmbeddedCluster
+from rocketwire.errors import SendFailedError
+from rocketwire.sync.producer import Producer
+from rocketwire.wire.batch import encode_item
+from rocketwire.wire.codes import RequestCode
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with EmbeddedCluster(brokers=2) as running:
+        running.create_topic("t", queues=2)
+        yield running
+
+
+@pytest.fixture
+def producer(cluster):
+    with Producer(cluster.name_server, group="deliver") as running:
+        yield running
+
+
+@pytest.fixture
+def deliver(producer):
+    def make(**options):
+        return Deliverer(parts_of(producer), sender_of(producer), **options)
+
+    return make
+
+
+def frame(queue=None, rows=1, topic="t"):
+    body = encode_item(b"x" * 50, b"", 0) * rows
+    return Frame(topic, queue, memoryview(body), np.arange(rows, dtype=np.int64))
+
+
+def test_the_report_counts_rows_bytes_and_brokers(deliver, producer):
+    queue = producer.publish_queues("t")[0]
+    running = deliver()
+    for _ in range(5):
+        running.put(frame(queue, rows=3))
+    report = running.finish()
+    assert (report.rows, report.bytes) == (15, 15 * 72)
+    assert dict(report.by_broker) == {queue.broker: 15}
+    assert (report.retries, report.may_repeat) == (0, 0)
+
+
+def test_one_request_at_a_time_is_under_way_to_a_queue(cluster, deliver, producer):
+    queue = producer.publish_queues("t")[0]
+    broker = cluster.broker(queue.broker)
+    broker.slow(0.02)
+    try:
+        running = deliver()
+        for _ in range(10):
+            running.put(frame(queue))
+        running.finish()
+    finally:
+        broker.heal()
+    came = [
+        entry.at
+        for entry in cluster.journal
+        if entry.server == queue.broker and entry.code == RequestCode.SEND_BATCH_MESSAGE
+    ][-10:]
+    # Each answer is held for 20 ms, so the next request comes no earlier than that.
+    assert all(later - earlier > 0.015 for earlier, later in itertools.pairwise(came))
+
+
+def test_an_unknown_topic_fails_at_once():
+    """Not after the timeout: waiting does not make a topic."""
+    with (
+        EmbeddedCluster(brokers=1, auto_create_topics=False) as strict,
+        Producer(strict.name_server, group="x") as own,
+    ):
+        running = Deliverer(parts_of(own), sender_of(own), timeout=3600)
+        running.put(frame(topic="nowhere"))
+        with pytest.raises(SendFailedError, match="topic nowhere"):
+            running.finish()
+
+
+def test_a_failure_is_told_to_whoever_hands_over_next(cluster, deliver, producer):
+    queue = producer.publish_queues("t")[0]
+    running = deliver(timeout=0.2)
+    broken = Frame("t", queue, memoryview(b"no batch"), np.arange(1, dtype=np.int64))
+    running.put(broken)
+    with pytest.raises(SendFailedError, match="row"):
+        running.finish()
+    with pytest.raises(SendFailedError):
+        running.put(frame())
+
+
+def test_threads_end_with_the_work(deliver):
+    running = deliver()
+    for _ in range(20):
+        running.put(frame())
+    running.finish()
+    for thread in threading.enumerate():
+        if thread.name == "rocketwire-send":
+            thread.join(10)
+            assert not thread.is_alive()
