@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 from types import TracebackType
@@ -248,7 +248,6 @@ class ApacheCluster:
         if tls is not None:
             self._jvm += settings.tls_options(self.folder, tls, mutual=mutual_tls)
         self._overrides = dict(overrides or {})
-        self._stack = ExitStack()
         self.server = ApacheNameServer(
             version,
             self.folder / "namesrv",

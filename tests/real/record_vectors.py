@@ -5,7 +5,6 @@ kept as the whole frame in ``tests/vectors/apache/<release>-<name>.bin``; ``<rel
 asked, and what Apache's own Java client reads from the bodies, so that the expectation is not ours either.
 """
 
-import base64
 import json
 import sys
 import time
@@ -199,11 +198,6 @@ def main(versions: list[str]) -> None:
             with cluster.connect(cluster.name_server) as connection:
                 record_name_server(recorder, connection)
             recorder.finish()
-
-
-def body_of(entry: dict[str, Any], index: int) -> bytes:
-    """The body of one recorded message, as Java read it."""
-    return base64.b64decode(entry["messages"][index]["body"])
 
 
 if __name__ == "__main__":
