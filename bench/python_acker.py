@@ -39,7 +39,7 @@ class Server(asyncio.Protocol):
         self._transport.write(b"".join(out))  # type: ignore[attr-defined]
 
     def _answer(self, request: Command) -> Command:
-        if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+        if request.code == RequestCode.GET_ROUTE_BY_TOPIC:
             return Command(0, {}, self._route)
         if request.code not in _SENDS:
             return Command(0, {})

@@ -1,0 +1,130 @@
+"""A name server and broker that hands out the same messages for ever, as fast as it can.
+
+For measuring readers: bodies are made once, and only offsets are written into them. Run as a
+process: ``python -m bench.pull_server QUEUES ROWS [MESSAGES_PER_PULL]`` prints ``ready PORT`` and ends with its
+standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import numpy as np
+
+from rocketwire.wire.codes import RequestCode, ResponseCode
+from rocketwire.wire.command import RESPONSE, Command, decode_command, encode_command
+from rocketwire.wire.framing import FrameBuffer
+from rocketwire.wire.stored_message import encode_record
+
+BODY = b"x" * 200
+PROPERTIES = (
+    b"UNIQ_KEY\x017F000001000CF0DF35264B32A5B9%04X\x02KEYS\x01order-%06d\x02"
+    b"CLUSTER\x01DefaultCluster\x02MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02"
+    b"user\x01abcdefgh\x02"
+)
+
+
+class Stock:
+    """Records of one queue, in blocks of the most that one pull gets."""
+
+    def __init__(self, queue: int, most: int) -> None:
+        records = [
+            encode_record(
+                topic="bench",
+                body=BODY,
+                properties=PROPERTIES % (i & 0xFFFF, i),
+                queue_id=queue,
+                queue_offset=i,
+                physical_offset=i * 400,
+                born_ms=1_700_000_000_000,
+                store_ms=1_700_000_000_100,
+            )
+            for i in range(most)
+        ]
+        self._size = len(records[0])
+        self._block = np.frombuffer(b"".join(records), dtype=np.uint8).reshape(most, self._size)
+
+    def take(self, offset: int, count: int) -> bytes:
+        block = self._block[:count].copy()
+        numbers = np.arange(offset, offset + count, dtype=">i8")
+        block[:, 20:28] = numbers.view(np.uint8).reshape(count, 8)
+        return block.tobytes()
+
+
+class Server(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, port: int, queues: int, rows: int, most: int, stock: list[Stock]) -> None:
+        self._port, self._queues, self._rows, self._most = port, queues, rows, most
+        self._stock = stock
+        self._frames = FrameBuffer()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            request = decode_command(frame)
+            if not request.is_oneway:
+                code, ext, body = self._answer(request)
+                reply = Command(code, ext, body, opaque=request.opaque, flag=RESPONSE)
+                self._transport.write(encode_command(reply))  # type: ignore[attr-defined]
+
+    def _answer(self, request: Command) -> tuple[int, dict[str, str], bytes]:
+        ext, code = request.ext, request.code
+        if code == RequestCode.GET_ROUTE_BY_TOPIC:
+            return ResponseCode.SUCCESS, {}, self._route()
+        if code == RequestCode.GET_MAX_OFFSET:
+            return ResponseCode.SUCCESS, {"offset": str(self._rows)}, b""
+        if code == RequestCode.GET_MIN_OFFSET:
+            return ResponseCode.SUCCESS, {"offset": "0"}, b""
+        if code == RequestCode.PULL_MESSAGE:
+            offset = int(ext["queueOffset"])
+            count = min(int(ext["maxMsgNums"]), self._most, self._rows - offset)
+            places = {
+                "nextBeginOffset": offset + max(0, count),
+                "minOffset": 0,
+                "maxOffset": self._rows,
+            }
+            fields = {name: str(value) for name, value in places.items()}
+            if count <= 0:
+                return ResponseCode.PULL_NOT_FOUND, fields, b""
+            fields["suggestWhichBrokerId"] = "0"
+            return (
+                ResponseCode.SUCCESS,
+                fields,
+                self._stock[int(ext["queueId"])].take(offset, count),
+            )
+        return ResponseCode.SUCCESS, {}, b'{"topicList":["bench"]}'
+
+    def _route(self) -> bytes:
+        queue = {"brokerName": "b", "readQueueNums": self._queues, "writeQueueNums": self._queues,
+                 "perm": 6, "topicSysFlag": 0}  # fmt: skip
+        broker = {
+            "cluster": "c",
+            "brokerName": "b",
+            "brokerAddrs": {"0": f"127.0.0.1:{self._port}"},
+        }
+        return json.dumps(
+            {"queueDatas": [queue], "brokerDatas": [broker], "filterServerTable": {}}
+        ).encode()
+
+
+async def serve(queues: int, rows: int, most: int) -> None:
+    stock = [Stock(queue, most) for queue in range(queues)]
+    port = 0
+
+    def make() -> Server:
+        return Server(port, queues, rows, most, stock)
+
+    server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    print("ready", port, flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    arguments = [int(text) for text in sys.argv[1:]]
+    asyncio.run(serve(arguments[0], arguments[1], arguments[2] if len(arguments) > 2 else 1000))

@@ -1,0 +1,116 @@
+"""The benchmark programs run, and their arithmetic is right. Nothing here looks at how fast."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from bench.__main__ import main
+from bench.acker import acker
+from bench.report import table
+from bench.rounds import Path, contest
+from bench.samples import Sample, Stopwatch
+
+from bench import acker as acker_module
+from bench import floor, ours
+
+
+def sample(rate: float = 100.0, p50: float | None = None) -> Sample:
+    return Sample(1000, 1000 / rate, 0.002, p50, p50)
+
+
+def test_ratios_are_made_within_a_round() -> None:
+    floors, mine = iter([100.0, 10.0, 50.0]), iter([50.0, 10.0, 100.0])
+    rows = contest(
+        "c",
+        [
+            Path("floor", lambda: sample(next(floors))),
+            Path("ours", lambda: sample(next(mine)), "rate", ("floor", "absent")),
+        ],
+        rounds=3,
+        quiet=True,
+    )
+    (ratio,) = rows[1].ratios
+    assert (ratio.against, ratio.low, ratio.median, ratio.high) == pytest.approx(
+        ("floor", 0.5, 1.0, 2.0)
+    )
+    assert rows[0].ratios == ()
+    assert rows[1].rate == 50.0
+    assert rows[1].cpu_each == pytest.approx(2e-6)
+
+
+def test_latencies_are_compared_by_their_median() -> None:
+    rows = contest(
+        "c",
+        [
+            Path("floor", lambda: sample(p50=0.001), "p50"),
+            Path("ours", lambda: sample(p50=0.002), "p50", ("floor",)),
+        ],
+        rounds=2,
+        quiet=True,
+    )
+    assert rows[1].ratios[0].median == 2.0
+    text = table(rows)
+    assert "2.00x floor (2.00 to 2.00)" in text
+    assert "2,000.0" in text
+    assert json.loads(json.dumps(rows[1].as_json()))["ratios"]["floor"]["high"] == 2.0
+
+
+def test_a_path_that_fails_is_left_out_and_the_others_go_on(capsys) -> None:
+    def broken() -> Sample:
+        raise RuntimeError("no broker here")
+
+    paths = [Path("broken", broken), Path("good", sample, "rate", ("broken",))]
+    rows = contest("c", paths, rounds=2, quiet=True)
+    assert [row.name for row in rows] == ["good"]
+    assert rows[0].ratios == ()
+    assert "no broker here" in capsys.readouterr().err
+
+
+def test_quantiles_of_a_run() -> None:
+    with Stopwatch() as watch:
+        pass
+    found = watch.sample(100, [n / 1000 for n in range(100)])
+    assert (found.p50, found.p99) == (0.05, 0.099)
+
+
+@pytest.mark.parametrize("header", ["json", "binary"])
+@pytest.mark.parametrize("native", [True, False])
+def test_both_acking_servers_take_every_kind_of_send(
+    native: bool, header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not native:
+        monkeypatch.setattr(
+            acker_module, "_program", lambda: [sys.executable, "-m", "bench.python_acker"]
+        )
+    elif len(acker_module._program()) > 1:
+        pytest.skip("there is no C compiler")
+    body = b"x" * 200
+    with acker(2, 3, header) as server:
+        name_server, address = server.name_server, server.addresses[1]
+        assert ours.blocking(name_server, "t", body, 20).messages == 20
+        assert ours.submitted(name_server, "t", body, 300, auto_batch=True).messages == 300
+        assert ours.batches(name_server, "t", body, 100, 50).messages == 100
+        assert ours.oneway(name_server, "t", body, 20).messages == 20
+        frame = floor.frame("t", "broker-001", body)
+        assert floor.ping_pong(address, frame, 10).messages == 10
+        many = floor.frame("t", "broker-001", body, batch=50)
+        assert floor.pipelined(address, many, 20, window=4, each=50).messages == 1000
+
+
+def test_the_command_writes_a_table_and_a_file(tmp_path, capsys) -> None:
+    file = tmp_path / "results.json"
+    words = ["--only", "blocking", "--rounds", "2", "--scale", "0.01", "--json", str(file)]
+    assert main(words) == 0
+    assert "Producer.send" in capsys.readouterr().out
+    content = json.loads(file.read_text())
+    assert {path["path"] for path in content["paths"]} == {"floor", "Producer.send"}
+    assert content["machine"]["cores"] >= 1
+
+
+@pytest.mark.parametrize("words", [["--only", "nothing"], ["--rounds", "0"], ["--scale", "0"]])
+def test_wrong_arguments_are_told(words: list[str], capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "--" in capsys.readouterr().err

@@ -1,0 +1,86 @@
+"""Nothing that can be counted costs more than the counts in the tree say."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+from bench.guard import counting, kept
+from bench.guard.__main__ import main
+from bench.guard.paths import count_all
+
+_COUNTS = kept.load()
+
+
+@pytest.fixture(scope="module")
+def counts() -> dict[str, float]:
+    return count_all()
+
+
+@pytest.mark.skipif(not _COUNTS, reason="no counts are kept for this version of Python")
+def test_no_send_costs_more_than_it_did(counts: dict[str, float]) -> None:
+    assert kept.compare(counts, _COUNTS) == []
+
+
+def test_the_counts_are_the_same_every_time(counts: dict[str, float]) -> None:
+    again = count_all()
+    codes = [name for name in counts if "memory" not in name]
+    assert {name: again[name] for name in codes} == {name: counts[name] for name in codes}
+
+
+def test_a_message_in_flight_takes_less_than_two_kib(counts: dict[str, float]) -> None:
+    assert counts["submit: bytes of memory in flight"] < 2048
+
+
+def test_a_blocking_send_is_one_look_one_write_and_one_read(counts: dict[str, float]) -> None:
+    assert counts["send: socket calls"] == 3
+
+
+def test_more_is_a_problem_beyond_the_margin_and_less_is_none() -> None:
+    before = {"a": 100.0, "b": 100.0, "c": 100.0, "gone": 1.0}
+    problems = kept.compare({"a": 104.9, "b": 105.1, "c": 50.0, "new": 7.0}, before)
+    assert [text.split(":")[0].split(" is ")[0] for text in problems] == ["gone", "b"]
+    assert "bench.guard --update" in problems[1]
+
+
+def test_counts_are_kept_by_version(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "counts.json"
+    file.write_text('{"2.7": {"a": 1.0}}')
+    monkeypatch.setattr(kept, "KEPT", file)
+    assert kept.load() == {}
+    kept.save({"a": 2.0})
+    assert kept.load() == {"a": 2.0}
+    assert '"2.7"' in file.read_text()
+
+
+def test_the_command_fails_when_something_costs_more(
+    tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "counts.json"
+    monkeypatch.setattr(kept, "KEPT", file)
+    monkeypatch.setattr("bench.guard.__main__.count_all", lambda: {"a": 200.0})
+    assert main(["--update"]) == 0
+    assert main([]) == 0
+    monkeypatch.setattr("bench.guard.__main__.count_all", lambda: {"a": 300.0})
+    assert main([]) == 1
+    assert "+50%" in capsys.readouterr().out
+
+
+def test_only_bytecodes_of_the_package_are_counted() -> None:
+    with counting.bytecodes() as ours:
+        sum(range(100))
+    assert ours.count == 0
+    before = sys.gettrace()
+    with counting.bytecodes(), counting.uncounted():
+        assert sys.gettrace() is None
+    assert sys.gettrace() is before
+
+
+def test_calls_of_sockets_are_counted() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        with counting.socket_calls() as calls:
+            left.send(b"x")
+            right.recv(1)
+        assert calls.count == 2
