@@ -431,6 +431,10 @@ class Consumer:
                 source=self,
                 stacklevel=2,
             )
+            # It would go on as a member, and keep its queues from others who handle them.
+            if self._thread is not None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed already
+                    self._thread.finish(self._member.shutdown())
 
     def __repr__(self) -> str:
         servers = ";".join(self._config.name_servers)

@@ -28,6 +28,11 @@ class LoopThread:
         """Run a coroutine there and wait for its end."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
+    def finish(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run one last coroutine there, and end without being waited for."""
+        last = asyncio.run_coroutine_threadsafe(work, self.loop)
+        last.add_done_callback(lambda _: self.loop.call_soon_threadsafe(self._end.set))
+
     def stop(self) -> None:
         """End the loop and the thread."""
         self.loop.call_soon_threadsafe(self._end.set)
