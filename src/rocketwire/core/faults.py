@@ -163,9 +163,7 @@ class FaultTable:
         with self._lock:
             since = flight.began if flight.written_at == NEVER else flight.written_at
             waited = now - since - flight.allowance
-            if timed_out and self._judge.too_early(entry, waited):
-                self._judge.settled(entry, flight, now, 0)
-            else:
+            if not (timed_out and self._judge.too_early(entry, waited)):
                 entry.failures += 1
                 self._judge.failed(entry, flight, now, reason, "busy" if busy else "failed")
             notices = self._release(flight, now)

@@ -93,6 +93,14 @@ def test_health_of_a_broker_never_answered_has_no_latencies():
     assert (health.last_latency, health.smoothed, health.in_flight) == (None, None, 1)
 
 
+def test_health_of_a_well_broker_explains_nothing():
+    lab = FaultLab()
+    lab.warm_up()
+    lab.start("broker-a")
+    lab.wait(0.05)
+    assert lab.health("broker-a").why == ""
+
+
 def test_health_is_sorted_by_broker():
     lab = FaultLab(brokers=("c", "a", "b"))
     lab.warm_up()

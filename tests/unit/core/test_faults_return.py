@@ -172,6 +172,27 @@ def test_a_slow_probe_keeps_it_out():
     assert lab.state("b0") == "trial"
 
 
+def test_without_a_typical_latency_no_probe_is_slow():
+    lab = FaultLab(brokers=("b0", "b1"))
+    lab.fail("b0")
+    lab.probe("b0", 0.4)
+    assert lab.state("b0") == "trial"
+
+
+def test_every_change_of_state_is_dated():
+    lab = lab_of(probing=False)
+    lab.fail("b0")
+    lab.wait(0.5)
+    assert (lab.state("b0"), lab.health("b0").since) == ("trial", lab.now)
+    lab.fail("b0")
+    assert lab.health("b0").since == lab.now
+    lab.answer("b0")  # during the isolation: straight to a trial
+    assert (lab.state("b0"), lab.health("b0").since) == ("trial", lab.now)
+    lab.wait(0.1)
+    lab.answer("b0")
+    assert (lab.state("b0"), lab.health("b0").since) == ("usable", lab.now)
+
+
 def test_expected_latency_is_subtracted_from_probes_too():
     lab = lab_of(policy=FaultPolicy(expected={"b0": 0.1}))
     lab.fail("b0")

@@ -3,6 +3,7 @@ so that arithmetic is exact."""
 
 import pytest
 
+from rocketwire.core.selection import TopicQueues
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.testing.fault_lab import FaultLab
 
@@ -160,6 +161,35 @@ def test_requests_written_at_the_moment_of_the_proof_still_count():
 
 
 # ---------------------------------------------------------------------------- the hot path
+
+
+@pytest.mark.parametrize("policy", [EXACT, FaultPolicy.java4(), FaultPolicy.off()])
+def test_while_nothing_changes_a_choice_is_taken_from_memory(policy, monkeypatch):
+    lab = FaultLab(policy)
+    lab.warm_up(MS)
+    lab.chosen()
+    if policy is EXACT:
+        lab.fail("broker-b")
+        lab.chosen()
+
+    def unwanted(*_):
+        raise AssertionError("the whole choice was made again")
+
+    monkeypatch.setattr(TopicQueues, "_best", unwanted)
+    assert len(lab.chosen()) == (2 if policy is EXACT else 3)
+
+
+def test_a_look_at_the_clock_leaves_well_brokers_alone():
+    lab = exact_lab()
+    lab.start("broker-a")
+    lab.start("broker-b")
+    lab.table.refresh(lab.now)
+
+    def unwanted(*_):
+        raise AssertionError("the judge was asked")
+
+    lab.table._judge.answered = unwanted
+    lab.answer("broker-a", 2 * MS)
 
 
 def test_while_all_is_well_answers_and_choices_need_no_judgement():

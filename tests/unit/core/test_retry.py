@@ -157,6 +157,7 @@ def refused():
         (ConnectFailedError("Connection refused"), "refused the connection"),
         (ConnectFailedError("no such host"), "could not be reached (no such host)"),
         (ConnectFailedError("10.0.0.1:10911 hung up on TLS"), "hung up on TLS"),
+        (ConnectFailedError("[::1]:10911 hung up on TLS"), "hung up on TLS"),
         (ConnectFailedError("broker: down"), "could not be reached (broker: down)"),
         (ConnectFailedError("10.0.0.1:10911"), "could not be reached (10.0.0.1:10911)"),
         (ConnectionLostError("x", written=True), "closed the connection without an answer"),
