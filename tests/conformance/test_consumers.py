@@ -13,6 +13,7 @@ import pytest
 from tests.conformance.members import MEMBERS, Seen, eventually, shared, unique_group
 
 from rocketwire import Message, MessageQueue, Producer, Reader, Retry, TopicNotFoundError
+from rocketwire.wire.trace_record import SubAfterRecord, SubBeforeRecord, decode_trace
 
 
 @pytest.fixture
@@ -376,3 +377,22 @@ def test_a_stopped_handler_does_not_fill_the_memory(target, producer, member):
     gate.set()
     member.seen.wait(lambda seen: len(seen.all) >= 2010)
     assert len(member.seen.all) == 2010
+
+
+def test_handling_is_traced_as_java_traces_it(target, producer, member):
+    if not target.is_embedded:
+        pytest.skip("the shared clusters of these tests have no trace topic")
+    topic, group, traces = target.topic(1), unique_group(), target.topic(1)
+    sent = producer.send(Message(topic, "x", keys="k"))
+    one = member(group, topic, trace=traces)
+    member.seen.wait_for_bodies({"x"})
+    one.stop()
+    (message,) = target.cluster.messages(traces)
+    before, after = decode_trace(message.body)
+    assert isinstance(before, SubBeforeRecord)
+    assert isinstance(after, SubAfterRecord)
+    assert before.message_id == after.message_id == sent.message_id
+    assert before.request_id == after.request_id
+    assert (before.group, before.retry_times, before.keys) == (group, 0, "k")
+    assert (after.success, after.context_code, after.group) == (True, 0, group)
+    assert message.keys == f"{sent.message_id} k"

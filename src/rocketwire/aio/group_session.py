@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from rocketwire.aio.driver import Driver, Run
 from rocketwire.core.effects import Op
@@ -19,10 +20,12 @@ from rocketwire.core.group import Group
 from rocketwire.core.group_offsets import keep_commits
 from rocketwire.core.group_requests import answer
 from rocketwire.core.group_upkeep import join, keep_heartbeats, leave
+from rocketwire.core.instance import Instance
 from rocketwire.core.queue_locks import keep_locks
 from rocketwire.core.rebalance import keep_rebalancing
 from rocketwire.core.send_back import Retry, keep_watch, return_work
 from rocketwire.core.workload import Work
+from rocketwire.errors import ConfigError
 
 _log = logging.getLogger("rocketwire.consumer")
 
@@ -30,6 +33,22 @@ _log = logging.getLogger("rocketwire.consumer")
 _PAUSE: Final = 1.0
 #: How long leaving waits for traces that are not sent yet.
 _TRACE_LIMIT: Final = 3.0
+
+
+#: Groups that have a member in an instance. Clients with one explicit id share an instance.
+_groups: WeakKeyDictionary[Instance, set[str]] = WeakKeyDictionary()
+
+
+def _enter(group: Group) -> None:
+    with group.instance.lock:
+        names = _groups.setdefault(group.instance, set())
+        if group.wire_name in names:
+            raise ConfigError(
+                f"group {group.name!r} has a member already in client "
+                f"{group.instance.client_id!r}: brokers would take both for one; give this "
+                "consumer another client_id, or none"
+            )
+        names.add(group.wire_name)
 
 
 class GroupSession:
@@ -42,6 +61,7 @@ class GroupSession:
         self._pulls = Driver(config, clock=clock)
         self._runs: set[Run[Any]] = set()
         self._is_over = False
+        self._is_member = False
         group.start = lambda operation: self._run(self._control, operation)
         group.start_pulling = lambda operation: self._run(self._pulls, operation)
 
@@ -49,9 +69,12 @@ class GroupSession:
         """Become a member; returns when the first queues are ours.
 
         Raises:
+            ConfigError: another consumer with the same client id is a member already.
             RouteError: the topics are unknown, or no name server answered.
         """
         group = self.group
+        _enter(group)
+        self._is_member = True
         await self._control.run(join(group))
         self._keep(lambda: keep_heartbeats(group))
         self._keep(lambda: keep_rebalancing(group))
@@ -91,6 +114,10 @@ class GroupSession:
 
     def _stop(self) -> None:
         self._is_over = True
+        if self._is_member:
+            self._is_member = False
+            with self.group.instance.lock:
+                _groups.get(self.group.instance, set()).discard(self.group.wire_name)
         for run in list(self._runs):
             run.give_up()
         self._runs.clear()

@@ -241,6 +241,20 @@ def test_what_is_wrong_is_said_before_anything_begins(consumer, cluster):
         nothing.run(print)
 
 
+def test_one_client_id_is_one_member(consumer):
+    group = unique_group()
+    with consumer(group=group, client_id="shared") as one:
+        one.join()
+        with (
+            consumer(group=group, client_id="shared") as two,
+            pytest.raises(ConfigError, match="has a member already in client 'shared'"),
+        ):
+            two.join()
+        one.leave()
+        with consumer(group=group, client_id="shared") as three:
+            assert three.join().assignment()
+
+
 def test_an_unknown_topic_is_named(cluster):
     with (
         Consumer(cluster.name_server, group="g").subscribe("nowhere") as one,
