@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import report
+from bench import acking, broker, report
 from bench.acker import acker
-from bench.acking import groups
 from bench.rounds import Row, contest
 
 _BODY = b"x" * 200
-PARTS = ("blocking", "submit", "batch", "batch50")
+ACKING = ("blocking", "submit", "batch", "batch50")
+PARTS = (*ACKING, "broker")
 
 
 def _arguments(words: list[str] | None) -> argparse.Namespace:
@@ -21,6 +21,7 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help=f"some of {','.join(PARTS)}")
     parser.add_argument("--rounds", type=int, default=5, help="how often each path is run")
     parser.add_argument("--scale", type=float, default=1.0, help="0.1 runs a tenth of the messages")
+    parser.add_argument("--against", default="java,go", help="clients beside ours on the broker")
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"))
     chosen = parser.parse_args(words)
     chosen.parts = [part for part in chosen.only.split(",") if part] or list(PARTS)
@@ -32,17 +33,40 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     return chosen
 
 
+def _against_acker(chosen: argparse.Namespace) -> list[Row]:
+    rows: list[Row] = []
+    with acker() as server:
+        if not server.is_native:
+            print("no C compiler: the acking server is in Python and may be the slower side")
+        paths = acking.groups(server, _BODY, chosen.scale)
+        for part in ACKING:
+            if part in chosen.parts:
+                rows += contest(part, paths[part], chosen.rounds)
+    return rows
+
+
+def _against_broker(chosen: argparse.Namespace) -> list[Row]:
+    missing = broker.missing_tools()
+    if missing:
+        print(f"no {', '.join(missing)} on the PATH: the part with a real broker is left out")
+        return []
+    rows: list[Row] = []
+    with broker.stage(tuple(chosen.against.split(","))) as found:
+        broker.warm_up(found, chosen.scale)
+        for name, paths in broker.groups(found, _BODY, chosen.scale).items():
+            rows += contest(name, paths, chosen.rounds)
+    return rows
+
+
 def main(words: list[str] | None = None) -> int:
     """Run what was asked for; 1 if nothing could be measured."""
     chosen = _arguments(words)
     rows: list[Row] = []
     series: dict[str, Any] = {}
-    with acker() as server:
-        if not server.is_native:
-            print("no C compiler: the acking server is in Python and may be the slower side")
-        paths = groups(server, _BODY, chosen.scale)
-        for part in chosen.parts:
-            rows += contest(part, paths[part], chosen.rounds)
+    if set(ACKING) & set(chosen.parts):
+        rows += _against_acker(chosen)
+    if "broker" in chosen.parts:
+        rows += _against_broker(chosen)
     print(report.table(rows))
     report.write_json(chosen.json, rows, series)
     print(f"\n{chosen.json}")

@@ -1,0 +1,177 @@
+// The Go client as a program that obeys lines; the protocol is that of ../java/BenchClient.java.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	rocketmq "github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+)
+
+type task struct {
+	path                          string
+	count, threads, batch, window int
+	topic                         string
+	body                          []byte
+}
+
+func read(line string) (task, error) {
+	words := strings.Fields(line)
+	if len(words) != 7 {
+		return task{}, fmt.Errorf("a line has 7 words, this one %d", len(words))
+	}
+	numbers := make([]int, 0, 5)
+	for _, word := range append(append([]string{}, words[1:5]...), words[6]) {
+		number, err := strconv.Atoi(word)
+		if err != nil {
+			return task{}, err
+		}
+		numbers = append(numbers, number)
+	}
+	body := bytes.Repeat([]byte("x"), numbers[4])
+	return task{words[0], numbers[0], numbers[1], numbers[2], numbers[3], words[5], body}, nil
+}
+
+func cpuSeconds() float64 {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	seconds := float64(used.Utime.Sec + used.Stime.Sec)
+	return seconds + float64(used.Utime.Usec+used.Stime.Usec)/1e6
+}
+
+func (t task) messages() int {
+	if t.path == "sync" {
+		return t.count / t.threads * t.threads
+	}
+	return t.count / t.batch * t.batch
+}
+
+func (t task) next() []*primitive.Message {
+	messages := make([]*primitive.Message, t.batch)
+	for i := range messages {
+		messages[i] = primitive.NewMessage(t.topic, t.body)
+	}
+	return messages
+}
+
+// blocking sends one message after another in each goroutine.
+func blocking(client rocketmq.Producer, t task) ([]float64, error) {
+	share := t.count / t.threads
+	latencies := make([]float64, share*t.threads)
+	var failures atomic.Int64
+	var workers sync.WaitGroup
+	for number := 0; number < t.threads; number++ {
+		workers.Add(1)
+		go func(mine []float64) {
+			defer workers.Done()
+			for i := range mine {
+				began := time.Now()
+				if _, err := client.SendSync(context.Background(), primitive.NewMessage(t.topic, t.body)); err != nil {
+					failures.Add(1)
+				}
+				mine[i] = time.Since(began).Seconds()
+			}
+		}(latencies[number*share : (number+1)*share])
+	}
+	workers.Wait()
+	return latencies, check(&failures)
+}
+
+// flying sends messages, or batches of them, with callbacks; at most so many without an answer.
+func flying(client rocketmq.Producer, t task) error {
+	room := make(chan struct{}, t.window)
+	var failures atomic.Int64
+	for i := 0; i < t.count/t.batch; i++ {
+		room <- struct{}{}
+		err := client.SendAsync(context.Background(), func(_ context.Context, _ *primitive.SendResult, err error) {
+			if err != nil {
+				failures.Add(1)
+			}
+			<-room
+		}, t.next()...)
+		if err != nil {
+			return err
+		}
+	}
+	limit := time.After(60 * time.Second)
+	for i := 0; i < t.window; i++ {
+		select {
+		case room <- struct{}{}:
+		case <-limit:
+			return fmt.Errorf("answers are missing after 60 s")
+		}
+	}
+	return check(&failures)
+}
+
+func check(failures *atomic.Int64) error {
+	if count := failures.Load(); count > 0 {
+		return fmt.Errorf("%d sends failed", count)
+	}
+	return nil
+}
+
+func obey(client rocketmq.Producer, line string) string {
+	t, err := read(line)
+	if err != nil {
+		return "error " + err.Error()
+	}
+	cpu, began := cpuSeconds(), time.Now()
+	var latencies []float64
+	switch t.path {
+	case "sync":
+		latencies, err = blocking(client, t)
+	case "async", "batch":
+		err = flying(client, t)
+	default:
+		err = fmt.Errorf("no such path: %s", t.path)
+	}
+	seconds, used := time.Since(began).Seconds(), cpuSeconds()-cpu
+	if err != nil {
+		return "error " + strings.ReplaceAll(err.Error(), "\n", " ")
+	}
+	p50, p99 := 0.0, 0.0
+	if n := len(latencies); n > 0 {
+		sort.Float64s(latencies)
+		p50, p99 = latencies[n/2], latencies[min(n-1, n*99/100)]
+	}
+	return fmt.Sprintf("ok %d %.9f %.9f %.9f %.9f", t.messages(), seconds, used, p50, p99)
+}
+
+func main() {
+	rlog.SetLogLevel("error")
+	client, err := rocketmq.NewProducer(
+		producer.WithNameServer([]string{os.Args[1]}),
+		producer.WithGroupName("bench-go"),
+		producer.WithInstanceName("bench-go"),
+		// A busy machine makes answers late, which is no failure of the client's.
+		producer.WithSendMsgTimeout(30*time.Second),
+	)
+	if err == nil {
+		err = client.Start()
+	}
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	fmt.Println("ready")
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		fmt.Println(obey(client, lines.Text()))
+	}
+}
