@@ -27,9 +27,14 @@ COMMANDS: Final = {
     "consume": "rocketwire.cli.consume",
     "topic": "rocketwire.cli.topic",
     "group": "rocketwire.cli.group",
+    "publish": "rocketwire.cli.publish",
+    "transform": "rocketwire.cli.transform",
+    "archive": "rocketwire.cli.archive",
+    "report": "rocketwire.cli.report",
     "cluster": "rocketwire.cli.cluster",
     "broker": "rocketwire.cli.broker",
     "fault": "rocketwire.cli.fault",
+    "bench": "rocketwire.cli.bench",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.cli.demo.checks import check_failures, check_order, check_orders
@@ -37,8 +38,9 @@ def play(
     *,
     seconds: float,
     seed: int,
+    telemetry: Path | None = None,
 ) -> Recording:
-    """Send, break, mend, and check.
+    """Send, break, mend, and check; ``telemetry`` is a folder for what our producer notes.
 
     Raises:
         InterruptedStoryError: ``stop`` was set.
@@ -46,7 +48,8 @@ def play(
     _make_topics(cluster)
     began = time.monotonic()
     server = cluster.name_server
-    ours = Client("Rocketwire", "orders", _producer(server, group="demo"), began)
+    noted = {"telemetry": str(telemetry)} if telemetry is not None else {}
+    ours = Client("Rocketwire", "orders", _producer(server, group="demo", **noted), began)
     verdicts = VerdictLog(ours.producer, began)
     plain = Client("plain client", "orders-plain", _plain_producer(server), began)
     ledger_producer = _producer(server, group="ledger", send_timeout=1.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -59,13 +60,16 @@ def demo(
     from rocketwire.cli.demo.brokers import BROKERS, InterruptedStoryError
     from rocketwire.embedded import EmbeddedCluster
 
+    with_spark = not no_spark and find_spec("pyspark") is not None
+    if not no_spark and not with_spark:
+        here.note("the Spark part is left out: pip install 'rocketwire[spark]' brings it")
     with stop_requested() as stop:
         try:
             with EmbeddedCluster(BROKERS) as cluster:
                 here.say(f"Started an embedded cluster: {BROKERS} brokers at {cluster.name_server}")
                 here.say("  with EmbeddedCluster(brokers=3) as cluster: ...\n")
                 held = _Demo(here, stop, out, picture).run(
-                    cluster, seconds=seconds, seed=seed, with_spark=not no_spark
+                    cluster, seconds=seconds, seed=seed, with_spark=with_spark
                 )
                 if keep and not stop.is_set():
                     _keep(here, cluster, stop)
@@ -91,20 +95,34 @@ class _Demo:
         """All steps; whether every check held."""
         from rocketwire.cli.demo.brokers import play
         from rocketwire.cli.demo.page import make_page
+        from rocketwire.cli.demo.spark_part import scratch_folder
 
         console = self._here.errors if self._here.as_json else self._here.console
-        recording = play(cluster, console, self._stop, seconds=seconds, seed=seed)
-        checks = list(recording.checks)
-        self._show_figures(recording)
-        sections: list[Section] = []
-        if with_spark:
-            pass
+        with scratch_folder() as folder:
+            notes = folder / "telemetry" if with_spark else None
+            recording = play(
+                cluster, console, self._stop, seconds=seconds, seed=seed, telemetry=notes
+            )
+            checks = list(recording.checks)
+            self._show_figures(recording)
+            sections = self._run_spark(cluster, folder, checks) if notes is not None else []
         self._show_checks(checks)
         self._out.write_text(make_page(recording, checks, sections), encoding="utf-8")
         if self._picture is not None:
             self._picture.write_text(recording.latency_plot(standalone=True), encoding="utf-8")
         self._finish(recording, checks)
         return all(check.holds for check in checks)
+
+    def _run_spark(
+        self, cluster: EmbeddedCluster, folder: Path, checks: list[Check]
+    ) -> list[Section]:
+        from rocketwire.cli.demo.spark_part import SparkPart
+
+        page = self._out.resolve().with_name(f"{self._out.stem}-deliveries.html")
+        part = SparkPart(self._here, cluster, self._stop, folder)
+        section = part.run(folder / "telemetry", page)
+        checks += part.checks
+        return [section]
 
     def _show_figures(self, recording: Recording) -> None:
         if self._here.as_json:

@@ -1,0 +1,108 @@
+"""``rocketwire archive``: a topic to Parquet, by Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocketwire.cli.failures import FAILED
+from rocketwire.cli.invocation import Invocation, command
+from rocketwire.cli.output import size_text
+from rocketwire.cli.spark_work import (
+    Master,
+    SourceOptions,
+    run_stream,
+    source_options,
+    started_spark,
+    tell,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+app = typer.Typer(add_completion=False)
+
+
+@command(
+    app,
+    "archive",
+    panel="Spark",
+    examples=(
+        "rocketwire archive orders ./archive",
+        "rocketwire archive orders ./archive --follow",
+        "rocketwire archive orders ./archive --verify",
+    ),
+)
+def archive(  # noqa: PLR0913 - each is one decision of the user
+    here: Invocation,
+    *,
+    topic: Annotated[str, typer.Argument(help="Which; several with commas.")],
+    folder: Annotated[Path, typer.Argument(help="The dataset: topic=.../date=.../*.parquet.")],
+    body: Annotated[str, typer.Option(help="raw, or json: parsed as the column data.")] = "raw",
+    schema: Annotated[
+        str | None, typer.Option(help="Of JSON bodies, as DDL; else learned.")
+    ] = None,
+    start: Annotated[str, typer.Option("--from", help="Of a new archive.")] = "earliest",
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Remembers how far it is; beside the dataset by default.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on with what comes.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Archive nothing, check what is there.")
+    ] = False,
+    options: SourceOptions = None,
+    master: Master = None,
+) -> None:
+    """Add what is new in a topic to a Parquet dataset; incremental and restartable."""
+    with started_spark(here, master) as spark:
+        from rocketwire.spark import archive as run
+
+        given = source_options(here, options)
+        if verify:
+            _verify(here, spark, folder, checkpoint, given)
+            return
+        result = run_stream(
+            here,
+            lambda watch: run(
+                spark,
+                topic,
+                folder,
+                name_servers=here.name_servers,
+                body=body,
+                schema=schema,
+                start=start,
+                checkpoint=checkpoint,
+                follow=follow,
+                options=given,
+                on_start=watch,
+            ),
+        )
+    tell(
+        here,
+        result,
+        f"{result.rows:,} rows added in {result.files} files ({size_text(result.bytes)}), "
+        f"{result.seconds:.1f} s",
+        f"dataset: {result.folder}",
+    )
+
+
+def _verify(
+    here: Invocation,
+    spark: SparkSession,
+    folder: Path,
+    checkpoint: Path | None,
+    options: dict[str, str],
+) -> None:
+    from rocketwire.spark import verify_archive
+
+    servers = here.name_servers
+    found = verify_archive(
+        spark, folder, name_servers=servers, checkpoint=checkpoint, options=options
+    )
+    verdict = () if found.problems else ("nothing is missing, and nothing there twice",)
+    checked = f"{found.rows:,} rows of {found.queues} queues checked"
+    tell(here, found, checked, *found.problems, *verdict)
+    if not found.is_good:
+        raise typer.Exit(FAILED)

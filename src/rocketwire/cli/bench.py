@@ -1,0 +1,76 @@
+"""``rocketwire bench``: the benchmark programs of the source tree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import rocketwire
+from rocketwire.cli.failures import CommandFailedError
+from rocketwire.cli.invocation import Invocation, command
+
+app = typer.Typer(add_completion=False)
+
+
+@command(
+    app,
+    "bench",
+    panel="More",
+    connects=False,
+    examples=(
+        "rocketwire bench",
+        "rocketwire bench --against java,go --rounds 5",
+        "rocketwire bench --only blocking,batch --scale 0.1",
+    ),
+)
+def bench(
+    here: Invocation,
+    *,
+    against: Annotated[
+        str, typer.Option(help="Clients beside ours, on the same broker: java, go.")
+    ] = "java,go",
+    only: Annotated[str, typer.Option(help="Some parts only, with commas.")] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="How often each path is run.")] = 5,
+    scale: Annotated[float, typer.Option(min=0.001, help="0.1: a tenth of the messages.")] = 1.0,
+    results: Annotated[Path, typer.Option(help="All figures, as JSON.")] = Path(
+        "bench-results.json"
+    ),
+) -> None:
+    """Measure speed, as ratios in one run. Needs the source tree; Java and Go where present."""
+    root = find_source_tree()
+    words = ["--against", against, "--rounds", str(rounds), "--scale", str(scale)]
+    words += ["--json", str(results.resolve())] + (["--only", only] if only else [])
+    path = os.pathsep.join(filter(None, [str(root / "src"), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-m", "bench", *words],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=sys.stderr if here.as_json else None,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise typer.Exit(done.returncode)
+    if here.as_json:
+        print(results.read_text().strip())
+
+
+def find_source_tree() -> Path:
+    """Where the benchmark programs are: here, above, or beside the package.
+
+    Raises:
+        CommandFailedError: nowhere.
+    """
+    near = Path.cwd().resolve()
+    beside = Path(rocketwire.__file__).resolve().parents[2]
+    for folder in (near, *near.parents, beside):
+        if (folder / "bench" / "__main__.py").is_file() and (folder / "pyproject.toml").is_file():
+            return folder
+    raise CommandFailedError(
+        "the benchmark programs are part of the source, not of the package: "
+        "clone the repository and run make bench there"
+    )

@@ -1,0 +1,65 @@
+"""``rocketwire report``: delivery telemetry to a page with plots, by Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rocketwire.cli.invocation import Invocation, command
+from rocketwire.cli.read import parse_moment
+from rocketwire.cli.spark_work import Master, SourceOptions, source_options, started_spark, tell
+
+app = typer.Typer(add_completion=False)
+
+
+@command(
+    app,
+    "report",
+    panel="Spark",
+    examples=(
+        "rocketwire report ./telemetry",
+        "rocketwire report ./telemetry --out yesterday.html --since 24h",
+        "rocketwire report RMQ_SYS_TRACE_TOPIC",
+    ),
+)
+def report(  # noqa: PLR0913 - each has a default
+    here: Invocation,
+    *,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER|TOPIC",
+            help="Telemetry of Producer(telemetry=FOLDER), or a trace topic.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
+    tables: Annotated[
+        Path | None, typer.Option(help="Parquet tables; beside the page by default.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only from this time on, or an age such as 2h.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only before this time.")] = None,
+    time_zone: Annotated[str | None, typer.Option(help="Of the page, e.g. Europe/Berlin.")] = None,
+    options: SourceOptions = None,
+    master: Master = None,
+) -> None:
+    """Analyse the delivery telemetry of producers: tables, and one page that needs no network."""
+    moments = [parse_moment(text) if text is not None else None for text in (since, until)]
+    with started_spark(here, master) as spark:
+        from rocketwire.spark import report as run
+
+        result = run(
+            spark,
+            source,
+            out,
+            tables,
+            name_servers=here.name_servers,
+            options=source_options(here, options),
+            since=moments[0],
+            until=moments[1],
+            time_zone=time_zone,
+        )
+    tell(here, result, *result.summary, f"\nThe page: {result.page.resolve()}")

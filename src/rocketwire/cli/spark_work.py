@@ -1,0 +1,137 @@
+"""What the Spark commands share: starting Spark audibly, options, progress, endings."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from rocketwire.cli.failures import CommandFailedError, UsageError
+from rocketwire.cli.invocation import Invocation
+from rocketwire.cli.signals import stop_requested
+from rocketwire.config import ProducerConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK: Final = 1.0
+_LINE_EVERY: Final = 5.0
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Spark's master; this machine by default.", show_default=False
+    ),
+]
+SourceOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="An option of the Spark source, e.g. tags=paid."
+    ),
+]
+
+
+@contextlib.contextmanager
+def started_spark(here: Invocation, master: str | None) -> Iterator[SparkSession]:
+    """A session for one command. That it starts is said: it takes some seconds.
+
+    One that runs already in this process is used, and left running.
+    """
+    if find_spec("pyspark") is None:
+        raise CommandFailedError("this command needs Spark: pip install 'rocketwire[spark]'")
+    from pyspark.sql import SparkSession
+
+    from rocketwire.spark import session
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    begun = time.monotonic()
+    here.note("starting Spark ...")
+    spark = session(master=master)
+    here.note(f"Spark {spark.version} runs after {time.monotonic() - begun:.0f} s")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def source_options(here: Invocation, given: Iterable[str] | None) -> dict[str, str]:
+    """Options of the data source: the connection's settings as text, and those given."""
+    settings = here.settings(ProducerConfig)
+    found = {
+        name: json.dumps(value) if isinstance(value, Mapping) else str(value)
+        for name, value in settings.items()
+        if name not in {"nameservers", "group"}
+    }
+    for pair in given or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--set {pair!r}: write NAME=VALUE")
+        found[name.strip()] = value.strip()
+    return found
+
+
+class StreamWatch:
+    """Follows a streaming query: tells its progress, and stops it when somebody asks."""
+
+    def __init__(self, here: Invocation, stop: threading.Event) -> None:
+        self._here = here
+        self._stop = stop
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, query: StreamingQuery) -> None:
+        """The query has started; ``on_start`` of the pipelines."""
+        self._thread = threading.Thread(
+            target=self._follow, args=(query,), name="rocketwire-stream", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """The query is over."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(10)
+
+    def _follow(self, query: StreamingQuery) -> None:
+        rows, told_batch, told_at = 0, -1, 0.0
+        while not self._over.wait(_LOOK):
+            if self._stop.is_set():
+                query.stop()
+                return
+            last = query.lastProgress
+            if last is not None and last["batchId"] != told_batch:
+                told_batch = last["batchId"]
+                rows += int(last["numInputRows"])
+                if time.monotonic() - told_at > _LINE_EVERY:
+                    told_at = time.monotonic()
+                    self._here.note(f"batch {told_batch}: {rows:,} rows so far")
+
+
+def run_stream(here: Invocation, work: Callable[[StreamWatch], Any]) -> Any:
+    """Run a pipeline that is a stream; Ctrl-C and SIGTERM end it between two batches."""
+    with stop_requested() as stop:
+        watch = StreamWatch(here, stop)
+        try:
+            return work(watch)
+        finally:
+            watch.close()
+
+
+def tell(here: Invocation, result: Any, *sentences: str) -> None:
+    """Say what a pipeline did: as sentences, or as JSON with all its figures."""
+    if here.as_json:
+        here.emit(dataclasses.asdict(result))
+        return
+    for sentence in sentences:
+        here.say(sentence)

@@ -1,0 +1,105 @@
+"""The Spark commands, each once: they are thin."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketwire import Message, Producer, Reader
+from rocketwire.cli.invocation import Invocation
+from rocketwire.cli.spark_work import source_options
+from rocketwire.spark import session
+
+pytest.importorskip("pyspark")
+
+SOURCES = str(Path(__file__).parents[2] / "src")
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    """One session for all of them; the commands use one that runs."""
+    folder = tmp_path_factory.mktemp("spark")
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SOURCES, before]))
+    running = session(
+        "cli-tests",
+        master="local[2,4]",
+        memory="1g",
+        fast_start=True,
+        config={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        },
+    )
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def run(rocketwire, cluster, spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        done = rocketwire(*arguments, "--json", cluster=cluster)
+        assert done.code == 0, done.out + done.err
+        return json.loads(done.out.splitlines()[-1])
+
+    return call
+
+
+def test_rows_are_published_transformed_archived_and_verified(run, cluster, tmp_path):
+    rows = [{"id": n, "city": f"c{n % 3}", "total": n * 1.5} for n in range(300)]
+    (tmp_path / "orders.json").write_text("\n".join(map(json.dumps, rows)))
+    # The session's folder is not this one: paths must be whole here.
+    words = [
+        "publish",
+        str(tmp_path / "orders.json"),
+        "orders",
+        "--key",
+        "id",
+        "--sharding-key",
+        "city",
+    ]
+    published = run(*words, "--order-by", "id", "--verify")
+    assert published["rows"] == 300
+    assert published["verification"]["problems"] == []
+    sql = "select keys, shardingKey, body from messages where cast(keys as int) < 100"
+    checkpoint = ["--checkpoint", str(tmp_path / "checkpoint")]
+    changed = run("transform", "orders", "small", "--sql", sql, *checkpoint)
+    assert changed["rows_written"] == 100
+    archive = str(tmp_path / "archive")
+    added = run("archive", "small", archive)
+    assert added["rows"] == 100
+    assert run("archive", "small", archive)["rows"] == 0
+    assert run("archive", "small", archive, "--verify")["problems"] == []
+    with Reader(cluster.name_server) as reader:
+        keys = {message.keys for message in reader.read("small")}
+    assert keys == {str(number) for number in range(100)}
+
+
+def test_a_report_is_made_of_telemetry(run, cluster, tmp_path):
+    telemetry = tmp_path / "telemetry"
+    with Producer(cluster.name_server, group="told", telemetry=str(telemetry)) as producer:
+        for number in range(20):
+            producer.send(Message("told", str(number)))
+    made = run("report", str(telemetry), "--out", str(tmp_path / "page.html"), "--since", "1h")
+    assert made["sends"] == 20
+    assert made["failed_sends"] == 0
+    assert "<html" in (tmp_path / "page.html").read_text()[:200].lower()
+
+
+def test_connection_settings_become_options_of_the_source():
+    here = Invocation(
+        given={"send_timeout": "5s", "access_key": "a", "secret_key": "b"},
+        file={"address_map": {"1.2.3.4:1": "5.6.7.8:2"}},
+    )
+    assert source_options(here, ["tags=paid"]) == {
+        "addressmap": '{"1.2.3.4:1": "5.6.7.8:2"}',
+        "sendtimeout": "5s",
+        "accesskey": "a",
+        "secretkey": "b",
+        "tags": "paid",
+    }
