@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -82,11 +83,21 @@ def _analyse(
 ) -> Findings:
     # Text is parsed once; what follows reads columns of Parquet, which takes a fraction of it.
     try:
-        staged = shelf.put(_RECORDS, records)
+        staged = _stage(shelf, records, name, is_trace)
         return gather(staged, shelf, name, is_trace=is_trace)
     finally:
         if not keep_attempts and _RECORDS in shelf.paths:
             shelf.discard(_RECORDS)
+
+
+def _stage(shelf: Shelf, records: DataFrame, name: str, is_trace: bool) -> DataFrame:  # noqa: FBT001
+    try:
+        return shelf.put(_RECORDS, records)
+    except PySparkException as error:
+        if not is_trace:
+            raise
+        # A topic is looked for when the job is planned, not before.
+        raise ConfigError(trace_topic.why_not(name, error)) from error
 
 
 # -- where from ---------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def read_topic(spark: SparkSession, topic: str, options: Mapping[str, str]) -> D
     try:
         messages = spark.read.format("rocketmq").options(**wanted).load()
     except PySparkException as error:
-        raise ConfigError(_why_not(topic, error)) from error
+        raise ConfigError(why_not(topic, error)) from error
     return parse(messages)
 
 
@@ -59,7 +59,8 @@ def parse(messages: DataFrame) -> DataFrame:
     return with_hashes(fields.where(~_field(0).isin(*_OTHERS)).select(*_columns()))
 
 
-def _why_not(topic: str, error: PySparkException) -> str:
+def why_not(topic: str, error: PySparkException) -> str:
+    """Why a topic can't be read, in one sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # The last line of a worker's traceback is the sentence that was meant for people.
     told = [line for line in lines if "Error: " in line]
