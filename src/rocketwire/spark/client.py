@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, cast
 from rocketwire.columns.inside import parts_of
 from rocketwire.config import ProducerConfig, ReaderConfig
 from rocketwire.core.effects import Oneway, Op
-from rocketwire.core.lookup import ask_name_servers
+from rocketwire.core.lookup import ask_name_servers, fetch_route
 from rocketwire.core.many import run_together
 from rocketwire.core.naming import with_namespace
 from rocketwire.core.pull import address_of, max_offset, min_offset, offset_for_time
@@ -106,14 +106,17 @@ class Cluster:
         self._reader = reader
         self._group = group or _GROUP
 
-    def check_reachable(self) -> None:
-        """Ask a name server anything.
+    def check_reachable(self, topic: str | None) -> None:
+        """Ask a name server for the route of a topic, or of the default one; any answer will do.
 
         Raises:
             NameServerUnavailableError: none answers.
             BrokerError: it refuses us.
         """
-        self._topic_list(RequestCode.GET_ALL_TOPICS_FROM_NAME_SERVER)
+        parts = parts_of(self._reader)
+        deadline = parts.clock() + parts.request_timeout
+        name = with_namespace(topic, parts.instance.config.namespace) if topic else "TBW102"
+        parts.run(fetch_route(parts.instance, name, deadline))
 
     def topics(self, choice: TopicChoice) -> tuple[str, ...]:
         """The topics chosen, those by pattern as they are now."""

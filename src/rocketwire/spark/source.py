@@ -117,6 +117,6 @@ class RocketMQDataSource(DataSource):
         client, options = self._client(), write_options(self.options)
         check_write(schema, topic_given=options.topic is not None)
         if client not in _reached:
-            Cluster(reader_for(client)).check_reachable()
+            Cluster(reader_for(client)).check_reachable(options.topic)
             _reached.add(client)
         return client, options
