@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tests.interop.driver import Driver, GoDriver, JavaDriver, require_go
 from tests.real import jars, running
+from tests.real.apache import ApacheCluster
 from tests.real.frames import ask
 
 from rocketwire.embedded import EmbeddedCluster
@@ -52,7 +53,7 @@ class EmbeddedTarget:
 
 @dataclass
 class ApacheTarget:
-    cluster: running.ApacheCluster
+    cluster: ApacheCluster
     label: str = "apache"
     cluster_name: str = "RocketwireCluster"
 

@@ -152,6 +152,8 @@ def test_a_key_nobody_used_is_not_found(meeting: Any):
     assert caught.value.code == 208
 
 
+# Java commits offsets after ten seconds, and 4.9's tools print the same: one pair is enough.
+@pytest.mark.without("go", "java-4.9.7", "5.3.3")
 def test_the_progress_of_a_group_is_shown(meeting: Any):
     topic = meeting.topic(queues=1)
     group = unique("group")
