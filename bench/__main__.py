@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import acking, broker, report
+from bench import acking, broker, embedded, growth, plots, report
 from bench.acker import acker
 from bench.rounds import Row, contest
 
 _BODY = b"x" * 200
 ACKING = ("blocking", "submit", "batch", "batch50")
-PARTS = (*ACKING, "broker")
+PARTS = (*ACKING, "broker", "growth", "embedded")
 
 
 def _arguments(words: list[str] | None) -> argparse.Namespace:
@@ -22,7 +22,8 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="how often each path is run")
     parser.add_argument("--scale", type=float, default=1.0, help="0.1 runs a tenth of the messages")
     parser.add_argument("--against", default="java,go", help="clients beside ours on the broker")
-    parser.add_argument("--json", type=Path, default=Path("bench-results.json"))
+    parser.add_argument("--json", type=Path, default=Path("bench/results/speed.json"))
+    parser.add_argument("--html", type=Path, default=Path("bench/results/speed.html"))
     chosen = parser.parse_args(words)
     chosen.parts = [part for part in chosen.only.split(",") if part] or list(PARTS)
     unknown = sorted(set(chosen.parts) - set(PARTS))
@@ -67,10 +68,17 @@ def main(words: list[str] | None = None) -> int:
         rows += _against_acker(chosen)
     if "broker" in chosen.parts:
         rows += _against_broker(chosen)
-    print(report.table(rows))
-    report.write_json(chosen.json, rows, series)
-    print(f"\n{chosen.json}")
-    return 0 if rows else 1
+    if "growth" in chosen.parts:
+        series |= growth.series(min(3, chosen.rounds), chosen.scale)
+    figures = embedded.figures(chosen.scale) if "embedded" in chosen.parts else {}
+    if rows:
+        print(report.table(rows))
+    for text in (*report.series_lines(series), *report.figure_lines(figures)):
+        print(text)
+    report.write_json(chosen.json, rows, series, figures)
+    plots.write_page(chosen.html, rows, series)
+    print(f"\n{chosen.json}\n{chosen.html}")
+    return 0 if rows or series or figures else 1
 
 
 if __name__ == "__main__":

@@ -64,13 +64,30 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
-def write_json(path: Path, rows: Sequence[Row], series: Mapping[str, Any]) -> None:
+def series_lines(series: Mapping[str, Any]) -> list[str]:
+    """Each series in a line."""
+    return [
+        f"{found['title']}: "
+        + ", ".join(f"{point['x']:,} {point['y']:,.1f}" for point in found["points"])
+        for found in series.values()
+    ]
+
+
+def figure_lines(figures: Mapping[str, float]) -> list[str]:
+    """Each figure of the embedded cluster in a line."""
+    return [f"embedded: {name} {value:,.1f}" for name, value in figures.items()]
+
+
+def write_json(
+    path: Path, rows: Sequence[Row], series: Mapping[str, Any], figures: Mapping[str, float]
+) -> None:
     """Everything, for other programs."""
     content = {
         "machine": machine(),
         "command": " ".join(["python", "-m", "bench", *sys.argv[1:]]),
         "paths": [row.as_json() for row in rows],
         "series": dict(series),
+        "embedded": dict(figures),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 
 import pytest
 from bench.__main__ import main
 from bench.acker import acker
-from bench.report import table
+from bench.growth import _memory_each
+from bench.plots import write_page
+from bench.report import figure_lines, series_lines, table
 from bench.rounds import Path, contest
 from bench.samples import Sample, Stopwatch
 
@@ -101,12 +104,43 @@ def test_both_acking_servers_take_every_kind_of_send(
 
 def test_the_command_writes_a_table_and_a_file(tmp_path, capsys) -> None:
     file = tmp_path / "results.json"
-    words = ["--only", "blocking", "--rounds", "2", "--scale", "0.01", "--json", str(file)]
-    assert main(words) == 0
+    page = tmp_path / "speed.html"
+    words = ["--only", "blocking", "--rounds", "2", "--scale", "0.01"]
+    assert main([*words, "--json", str(file), "--html", str(page)]) == 0
+    assert "<svg" in page.read_text()
+    assert "Producer.send" in page.read_text()
     assert "Producer.send" in capsys.readouterr().out
     content = json.loads(file.read_text())
     assert {path["path"] for path in content["paths"]} == {"floor", "Producer.send"}
     assert content["machine"]["cores"] >= 1
+
+
+def test_a_page_shows_contests_and_series_and_loads_nothing(tmp_path) -> None:
+    rows = contest("<c>", [Path("ours", sample, "rate", ("ours",))], rounds=2, quiet=True)
+    points = [
+        {"x": 1, "y": 2.0, "low": 1.0, "high": 3.0},
+        {"x": 64, "y": 4.0, "low": 4.0, "high": 4.0},
+    ]
+    alone = {"title": "a single point", "points": points[:1]}
+    write_page(tmp_path / "p.html", rows, {"a": {"title": "by <n>", "points": points}, "b": alone})
+    text = (tmp_path / "p.html").read_text()
+    assert "&lt;c&gt;" in text
+    assert "by &lt;n&gt;" in text
+    assert "a single point" not in text
+    assert "http" not in text
+    assert "src=" not in text
+
+
+def test_series_have_a_line_each() -> None:
+    found = {"a": {"title": "by n", "points": [{"x": 1000, "y": 2.0}]}}
+    assert series_lines(found) == ["by n: 1,000 2.0"]
+    assert figure_lines({"sends/s": 1234.5}) == ["embedded: sends/s 1,234.5"]
+
+
+def test_memory_per_message_does_not_grow_with_their_number() -> None:
+    few, many = (asyncio.run(_memory_each(count)) for count in (200, 2000))
+    assert many < 1.2 * few
+    assert many < 2048
 
 
 @pytest.mark.parametrize("words", [["--only", "nothing"], ["--rounds", "0"], ["--scale", "0"]])
