@@ -1,0 +1,1 @@
+"""For tests of applications: a pytest plugin, a virtual clock, a simulated network."""
