@@ -26,3 +26,26 @@ def test_a_wrong_part_is_refused_by_the_programs_themselves(rocketwire):
     done = rocketwire("bench", "--only", "nothing", "--results", "x.json")
     assert done.code == 2
     assert "choose from" in done.err
+
+
+def test_speed_on_the_user_s_own_cluster(rocketwire, cluster):
+    words = ("bench", "--topic", "speed-test", "--count", "20", "--rounds", "2", "--size", "50")
+    done = rocketwire(*words, "--json", cluster=cluster)
+    assert done.code == 0, done.err
+    found = {one["path"]: one for one in done.json}
+    assert list(found) == ["send", "submit", "submit, auto_batch", "send of 100"]
+    assert found["send"]["times_blocking"] == 1.0
+    assert found["send"]["p99_ms"] >= found["send"]["p50_ms"] > 0
+    assert found["submit"]["p50_ms"] is None
+    # Two first messages, and in each round 20 one by one and 200 in each other way.
+    assert len(cluster.journal.sends(topic="speed-test")) > 2 + 2 * 20
+    shown = rocketwire(*words, cluster=cluster)
+    assert shown.code == 0
+    assert "messages/s" in shown.out
+
+
+def test_speed_on_a_cluster_that_is_not_there_is_one_line(rocketwire):
+    done = rocketwire("bench", "--topic", "t", "--name-server", "127.0.0.1:1", "--rounds", "1")
+    assert done.code != 0
+    assert "Traceback" not in done.err
+    assert "127.0.0.1:1" in done.err

@@ -1,10 +1,11 @@
-"""``rocketwire bench``: the benchmark programs of the source tree."""
+"""``rocketwire bench``: speed on the user's own cluster, or the programs of the source tree."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import typer
 import rocketwire
 from rocketwire.cli.failures import CommandFailedError
 from rocketwire.cli.invocation import Invocation, command
+from rocketwire.cli.output import make_table
 
 app = typer.Typer(add_completion=False)
 
@@ -21,16 +23,24 @@ app = typer.Typer(add_completion=False)
     app,
     "bench",
     panel="More",
-    connects=False,
     examples=(
+        "rocketwire bench --topic speed-test --name-server 10.0.0.1:9876",
         "rocketwire bench",
         "rocketwire bench --against java,go --rounds 5",
         "rocketwire bench --only blocking,batch --scale 0.1",
     ),
 )
-def bench(
+def bench(  # noqa: PLR0913 - these are the options of the command
     here: Invocation,
     *,
+    topic: Annotated[
+        str | None,
+        typer.Option(help="Measure on your own cluster: messages go to this topic and stay there."),
+    ] = None,
+    count: Annotated[
+        int, typer.Option(min=10, help="With --topic: messages sent one by one in a round.")
+    ] = 1000,
+    size: Annotated[int, typer.Option(min=1, help="With --topic: bytes of a body.")] = 200,
     against: Annotated[
         str, typer.Option(help="Clients beside ours, on the same broker: java, go.")
     ] = "java,go",
@@ -41,7 +51,14 @@ def bench(
         "bench-results.json"
     ),
 ) -> None:
-    """Measure speed, as ratios in one run. Needs the source tree; Java and Go where present."""
+    """Measure speed, as ratios in one run.
+
+    With --topic on your own cluster, with what is installed. Without it everything, on servers of
+    its own: that needs the source tree, and shows Java and Go where they are present.
+    """
+    if topic is not None:
+        _on_cluster(here, topic, count=count, size=size, rounds=rounds)
+        return
     root = find_source_tree()
     words = ["--against", against, "--rounds", str(rounds), "--scale", str(scale)]
     words += ["--json", str(results.resolve())] + (["--only", only] if only else [])
@@ -57,6 +74,22 @@ def bench(
         raise typer.Exit(done.returncode)
     if here.as_json:
         print(results.read_text().strip())
+
+
+def _on_cluster(here: Invocation, topic: str, *, count: int, size: int, rounds: int) -> None:
+    from rocketwire.cli.bench_cluster import HEADINGS, as_rows, measure
+
+    found = measure(
+        lambda **own: here.producer(**({"group": "rocketwire-bench"} | own)),
+        topic,
+        count=count,
+        size=size,
+        rounds=rounds,
+    )
+    if here.as_json:
+        here.emit([asdict(one) for one in found])
+        return
+    here.say(make_table(HEADINGS, as_rows(found)))
 
 
 def find_source_tree() -> Path:
