@@ -16,10 +16,11 @@ from typing import Final, NamedTuple
 
 from rocketwire.columns.cursor import RangeCursor
 from rocketwire.columns.inside import ClientParts
+from rocketwire.columns.pulls import Bundle, PullTemplate, next_offset_of
 from rocketwire.columns.records import PullBody
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.pull import ALL, TagFilter, pull_request
+from rocketwire.core.pull import ALL, TagFilter
 from rocketwire.core.routes import MASTER
 from rocketwire.errors import (
     BrokerError,
@@ -38,6 +39,7 @@ _log = logging.getLogger("rocketwire.columns")
 
 _ROW: Final = 64
 _HELD_BYTES: Final = 24 * 1024 * 1024
+_FIRST_OPAQUE: Final = 1 << 24
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 
@@ -173,6 +175,12 @@ class _BrokerReader:
         self._policy = policy
         is_filtered = policy.tags is not ALL
         self._cursors = [RangeCursor(*span, is_filtered=is_filtered) for span in spans]
+        self._templates = {
+            span.queue: PullTemplate(parts.instance, span.queue, policy.group, policy.tags)
+            for span in spans
+        }
+        # The connection's own numbers are small ones, and used for other requests.
+        self._opaque = _FIRST_OPAQUE
         self._sent: dict[int, tuple[RangeCursor, int]] = {}
         self._progress_at = parts.clock()
         self._failures = 0
@@ -195,6 +203,10 @@ class _BrokerReader:
             while not self._is_over():
                 self._send_pulls(connection)
                 self._take_answer(connection)
+                # What is here already is read before more is asked for, so that the next pulls
+                # go out together.
+                while connection.has_more() and not self._is_over():
+                    self._take_answer(connection)
             # Answers may still be under way when the caller has had enough.
             if self._sent:
                 connection.close()
@@ -224,21 +236,17 @@ class _BrokerReader:
         return known[in_turn[self._failures % len(in_turn)]]
 
     def _send_pulls(self, connection: Connection) -> None:
-        room = _ROW - len(self._sent)
         active = [cursor for cursor in self._cursors if not cursor.is_done]
+        share = max(1, (_ROW - len(self._sent)) // max(1, len(active)))
+        frames: list[bytes] = []
         for cursor in active:
-            share = max(1, room // max(1, len(active)))
+            template = self._templates[cursor.queue]
             for offset, count in cursor.next_pulls(min(share, _ROW - len(self._sent))):
-                request = pull_request(
-                    self._parts.instance,
-                    cursor.queue,
-                    offset,
-                    group=self._policy.group,
-                    max_messages=count,
-                    tags=self._policy.tags,
-                )
-                opaque = connection.write(request, self._limit(), None)
-                self._sent[opaque] = (cursor, offset)
+                self._opaque += 1
+                frames.append(template.frame(self._opaque, offset, count))
+                self._sent[self._opaque] = (cursor, offset)
+        if frames:
+            connection.write(Bundle(frames), self._limit(), None)
 
     def _take_answer(self, connection: Connection) -> None:
         reply = connection.read(self._limit())
@@ -257,10 +265,8 @@ class _BrokerReader:
     def _read(self, reply: Reply, cursor: RangeCursor, offset: int) -> None:
         code = reply.code
         if code == ResponseCode.SUCCESS:
-            place = decode_pull_reply(reply.ext)
-            cursor.answered(
-                offset, place.next_offset, reply.body_view, offset_delta=place.offset_delta
-            )
+            next_offset, delta = next_offset_of(reply)
+            cursor.answered(offset, next_offset, reply.body_view, offset_delta=delta)
         elif code == ResponseCode.PULL_RETRY_IMMEDIATELY:
             cursor.answered(offset, decode_pull_reply(reply.ext).next_offset, b"")
         elif code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED}:
