@@ -65,7 +65,13 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoBatch:
-    """Send messages that were submitted one by one in batches."""
+    """Send messages that were submitted one by one in batches.
+
+    A batch leaves when it has ``size`` bytes or ``messages`` messages, when nothing of its kind is
+    under way (so a lone message is not delayed), or after ``linger`` seconds. It is safe to leave
+    on. Leave it off where each message must be answered for on its own: a batch is stored, retried
+    and refused as a whole, all of it goes to one queue, and its bodies are not compressed.
+    """
 
     linger: float = 0.005
     size: int = 128 * 1024
