@@ -12,6 +12,14 @@ FUNCTION_LINES = 60
 TABLES = {"codes.py": 600}
 
 
+def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of words, which make a function longer and not harder to read."""
+    first = node.body[0]
+    if ast.get_docstring(node) is None:
+        return 0
+    return (first.end_lineno or 0) - first.lineno + 1
+
+
 def too_large(root: Path) -> list[str]:
     found = []
     for path in sorted(root.rglob("*.py")):
@@ -22,7 +30,7 @@ def too_large(root: Path) -> list[str]:
             found.append(f"{path}: {lines} lines, at most {limit}")
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                size = (node.end_lineno or 0) - node.lineno + 1
+                size = (node.end_lineno or 0) - node.lineno + 1 - docstring_lines(node)
                 if size > FUNCTION_LINES:
                     found.append(
                         f"{path}:{node.lineno} {node.name}: {size} lines, at most {FUNCTION_LINES}"

@@ -100,10 +100,15 @@ def _wait_for_leave(group: Group, held: ProcessQueue) -> Op[bool]:
     if group.hooks.paused:
         event = QueueEvent(group.instance.wall(), group.name, held.queue, why)
         call_hooks(group.hooks.paused, event)
-    while not held.is_dropped and why is not None:
+    while why is not None and not _is_dropped(held):
         yield from held.bell.wait(clock() + _LOOK_AGAIN)
         why = group.workload.full(held)
-    return not held.is_dropped
+    return not _is_dropped(held)
+
+
+def _is_dropped(held: ProcessQueue) -> bool:
+    """Asked anew each time: it changes while we wait."""
+    return held.is_dropped
 
 
 def _pull(group: Group, held: ProcessQueue, loop: int) -> Op[None]:
