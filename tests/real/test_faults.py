@@ -9,52 +9,25 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 from tests.real import jars, records, running
-from tests.real.apache import ApacheBroker, ApacheCluster
-from tests.real.proxy import Proxies, Proxy
+from tests.real.apache import ApacheCluster
+from tests.real.proxied import BAD, FAULTS, Proxied, proxied_cluster
 from tests.real.running import unique
 
 from rocketwire import Message, Producer, SendFailedError, SendResult
 
 VERSION = "5.3.3"
-BAD = "broker-b"
 FAULT_SECONDS = 2.0
 RETURN_LIMIT = 40.0
-
-
-class Proxied:
-    """Three brokers, each reached through a proxy of its own."""
-
-    def __init__(self, cluster: ApacheCluster, proxies: Proxies) -> None:
-        self.cluster = cluster
-        self.proxies = proxies
-
-    @property
-    def broker(self) -> ApacheBroker:
-        return self.cluster.broker(BAD)
-
-    @property
-    def proxy(self) -> Proxy:
-        return next(each for each in self.proxies.each if each.listen == self.broker.address)
-
-
-@contextmanager
-def _proxied() -> Iterator[Proxied]:
-    with ExitStack() as stack:
-        cluster = ApacheCluster(VERSION, brokers=3, host="127.0.0.2", advertised_host="127.0.0.1")
-        stack.enter_context(cluster)
-        pairs = [(broker.address, broker.listen) for broker in cluster.brokers]
-        yield Proxied(cluster, stack.enter_context(Proxies(pairs)))
 
 
 @pytest.fixture
 def proxied() -> Iterator[Proxied]:
     jars.require_tools(VERSION)
-    made = running.shared(f"proxied-{VERSION}", _proxied)
+    made = running.shared(f"proxied-{VERSION}", lambda: proxied_cluster(VERSION))
     yield made
     made.proxies.heal()
 
@@ -116,15 +89,6 @@ class Sender:
             self._last_use = begun
 
 
-FAULTS: dict[str, tuple[Callable[[Proxied], None], Callable[[Proxied], None]]] = {
-    "slow-80ms": (lambda p: p.proxy.slow(0.08), lambda p: p.proxy.heal()),
-    "slow-300ms": (lambda p: p.proxy.slow(0.3), lambda p: p.proxy.heal()),
-    "blackhole": (lambda p: p.proxy.blackhole(), lambda p: p.proxy.heal()),
-    "refuse": (lambda p: p.proxy.refuse(), lambda p: p.proxy.heal()),
-    "flap": (lambda p: p.proxy.flap(0.3, 0.3), lambda p: p.proxy.heal()),
-    "frozen": (lambda p: p.broker.pause(), lambda p: p.broker.resume()),
-    "killed": (lambda p: p.broker.kill(), lambda p: p.cluster.restart(p.broker)),
-}
 CASES = [
     *(
         (fault, form)
