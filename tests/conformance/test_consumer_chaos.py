@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.conftest import REAL
 from tests.conformance.members import unique_group
+from tests.real import jars
+from tests.real.apache import ApacheCluster
 
 from rocketwire import Message, Producer, SendFailedError
 from rocketwire.embedded import EmbeddedCluster
@@ -94,10 +97,31 @@ def feed(name_server: str, topic: str, sent: dict[str, None], done: threading.Ev
     done.set()
 
 
+def open_cluster(release: str) -> Any:
+    """Two brokers of our own: one of them will be killed."""
+    if release == "embedded":
+        return EmbeddedCluster(brokers=2)
+    jars.require_tools(release)
+    return ApacheCluster(release, brokers=2)
+
+
+def restart(cluster: Any, name: str) -> None:
+    broker = cluster.broker(name)
+    if isinstance(cluster, ApacheCluster):
+        cluster.restart(broker)
+    else:
+        broker.restart()
+
+
+@pytest.mark.parametrize(
+    "release", ["embedded", *(pytest.param(v, marks=pytest.mark.real) for v in REAL)]
+)
 @pytest.mark.parametrize("kind", ["concurrent", "ordered"])
-def test_nothing_is_missed_while_members_and_brokers_come_and_go(kind: str, tmp_path: Path) -> None:
+def test_nothing_is_missed_while_members_and_brokers_come_and_go(
+    kind: str, release: str, tmp_path: Path
+) -> None:
     random.seed(4)
-    with EmbeddedCluster(brokers=2) as cluster:
+    with open_cluster(release) as cluster:
         cluster.create_topic("orders", 4)
         sent: dict[str, None] = {}
         done = threading.Event()
@@ -126,7 +150,7 @@ def storm(cluster: Any, crowd: Crowd, done: threading.Event) -> None:
         crowd.join,
         lambda: len(crowd.members) > 1 and crowd.kill(signal.SIGKILL),
         broker.kill,
-        broker.restart,
+        lambda: restart(cluster, "broker-b"),
     ]
     for action in actions:
         done.wait(1.5)
