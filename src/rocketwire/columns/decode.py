@@ -18,7 +18,7 @@ from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.properties import Property
 
 #: Bytes that are decoded in one go; far below Arrow's 31 bits, and kind to the cache.
-_GROUP_BYTES: Final = 8 * 1024 * 1024
+_GROUP_BYTES: Final = 4 * 1024 * 1024
 #: Microseconds of a timestamp must fit into 64 bits, however odd the milliseconds are.
 _FAR_MS: Final = (2**63 - 1) // 1000
 

@@ -25,13 +25,13 @@ from rocketwire.columns.buffers import (
     lengths_of,
     offsets_of,
 )
+from rocketwire.columns.property_grid import WORD, Grid, Words, find_grid, words_of
 from rocketwire.columns.schema import PROPERTIES, ROW_ID_PROPERTY
-from rocketwire.wire.properties import SYSTEM, TRANSIENT_PREFIX
+from rocketwire.wire.properties import SYSTEM, TRANSIENT_PREFIX, is_user_property
 
-Words = npt.NDArray[np.uint64]
 Included = Literal["user", "all", "none"]
 
-_WORD: Final = 8
+_WORD: Final = WORD
 _EXACT: Final = 2 * _WORD
 _MASKS: Final[Words] = np.array(
     [(1 << (8 * size)) - 1 for size in range(_WORD + 1)], dtype=np.uint64
@@ -139,10 +139,24 @@ class PropertyTable:
                 data.tobytes().decode()
             except UnicodeDecodeError as error:
                 raise TextError(str(error)) from None
-        self._items = _split(data, used.astype(np.int64))
+        self._data = data
+        self._offsets = used.astype(np.int64)
+        self._marks, self._kinds = _separators(data)
+        self._found: _Items | None = None
+        self._grid: Grid | None = None
+        if _take_turns(self._kinds):
+            self._grid = find_grid(data, self._marks, self._offsets)
+
+    @property
+    def _items(self) -> _Items:
+        if self._found is None:
+            self._found = _split(self._data, self._offsets, self._marks, self._kinds)
+        return self._found
 
     def column(self, name: str) -> Any:
         """The values of one property as a string array, null where a row lacks it."""
+        if self._grid is not None:
+            return self._grid_column(self._grid, name.encode())
         items, wanted = self._items, _Name.of(name)
         same = (items.first == wanted.first) & (items.name_lengths == len(wanted.text))
         if len(wanted.text) > _WORD:
@@ -160,6 +174,8 @@ class PropertyTable:
 
     def mapping(self, included: Included) -> Any:
         """All properties of each row as a map; the user's own ones only, unless ``all``."""
+        if self._grid is not None:
+            return self._grid_mapping(self._grid, included)
         items = self._items
         if included == "user":
             items = items.keep(~_is_system(items))
@@ -169,10 +185,36 @@ class PropertyTable:
         offsets = np.zeros(self._rows + 1, dtype=np.int32)
         np.cumsum(np.bincount(items.row, minlength=self._rows), out=offsets[1:])
         if len(items.row) == 0:
-            empty = pa.array([], pa.string())
-            return pa.MapArray.from_arrays(pa.array(offsets), empty, empty).cast(PROPERTIES)
+            return self._no_properties()
         names = gather_slices(self._buffer, items.name_start, items.name_end, pa.string())
         values = gather_slices(self._buffer, items.name_end + 1, items.value_end, pa.string())
+        return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(PROPERTIES)
+
+    def _no_properties(self) -> Any:
+        offsets = np.zeros(self._rows + 1, dtype=np.int32)
+        empty = pa.array([], pa.string())
+        return pa.MapArray.from_arrays(pa.array(offsets), empty, empty).cast(PROPERTIES)
+
+    def _grid_column(self, grid: Grid, name: bytes) -> Any:
+        if name not in grid.names:
+            return pa.nulls(self._rows, pa.string())
+        column = grid.names.index(name)
+        starts, ends = grid.name_end[:, column] + 1, grid.value_end[:, column]
+        return gather_slices(self._buffer, starts, ends, pa.string())
+
+    def _grid_mapping(self, grid: Grid, included: Included) -> Any:
+        chosen = [
+            column
+            for column, name in enumerate(grid.names)
+            if included == "all" or (included == "user" and not _is_system_name(name))
+        ]
+        if not chosen:
+            return self._no_properties()
+        offsets = np.arange(0, (self._rows + 1) * len(chosen), len(chosen), dtype=np.int32)
+        starts, middles = grid.name_start[:, chosen], grid.name_end[:, chosen]
+        ends = grid.value_end[:, chosen]
+        names = gather_slices(self._buffer, starts.ravel(), middles.ravel(), pa.string())
+        values = gather_slices(self._buffer, middles.ravel() + 1, ends.ravel(), pa.string())
         return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(PROPERTIES)
 
 
@@ -189,13 +231,23 @@ def _end_every_row(texts: Any) -> Any:
     return pc.binary_join_element_wise(texts, pc.if_else(pa.array(missing), *ends), ends[1])
 
 
-def _split(data: Bytes, offsets: Int64s) -> _Items:
-    """Take the texts of all rows apart. Every row ends with a separator, or is empty."""
+def _separators(data: Bytes) -> tuple[Int64s, Bytes]:
+    """Where the separators are, and which of the two each is."""
     marks = np.flatnonzero(data <= 2)
     kinds = data[marks]
     if len(kinds) and int(kinds.min()) == 0:
         marks, kinds = marks[kinds > 0], kinds[kinds > 0]
-    if len(kinds) % 2 == 0 and bool((kinds[0::2] == 1).all()) and bool((kinds[1::2] == 2).all()):
+    return marks, kinds
+
+
+def _take_turns(kinds: Bytes) -> bool:
+    """Whether every name is followed by one value, and nothing is left over."""
+    return len(kinds) % 2 == 0 and bool((kinds[0::2] == 1).all()) and bool((kinds[1::2] == 2).all())
+
+
+def _split(data: Bytes, offsets: Int64s, marks: Int64s, kinds: Bytes) -> _Items:
+    """Take the texts of all rows apart. Every row ends with a separator, or is empty."""
+    if _take_turns(kinds):
         name_end, value_end = marks[0::2], marks[1::2]
         name_start = _after(value_end)
     else:
@@ -225,9 +277,7 @@ def _words(data: Bytes, starts: Int64s, ends: Int64s, lengths: Int64s) -> tuple[
     """The first and the last eight bytes of each name as numbers; the last only if it is longer."""
     if len(starts) == 0:
         return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64)
-    padded = np.concatenate([data, np.zeros(_WORD, dtype=np.uint8)])
-    # Every run of eight bytes as a number; unaligned, but gathered in one step per name.
-    words: Words = np.ndarray((len(data) + 1,), dtype="<u8", buffer=padded, strides=(1,))
+    words = words_of(data)
     first = words[starts] & _MASKS[np.minimum(lengths, _WORD)]
     last = np.zeros(len(starts), dtype=np.uint64)
     longer = np.flatnonzero(lengths > _WORD)
@@ -238,6 +288,11 @@ def _words(data: Bytes, starts: Int64s, ends: Int64s, lengths: Int64s) -> tuple[
 
 _SYSTEM_NAMES: Final = _NameSet(SYSTEM | {ROW_ID_PROPERTY})
 _TRANSIENT: Final = _Name.of(TRANSIENT_PREFIX)
+
+
+def _is_system_name(name: bytes) -> bool:
+    text = name.decode()
+    return not is_user_property(text) or text == ROW_ID_PROPERTY
 
 
 def _is_system(items: _Items) -> Bools:
