@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -15,14 +16,18 @@ from rocketwire import (
     SendFailedError,
     SendResult,
     SendStatus,
+    TopicNotFoundError,
 )
 from rocketwire.wire.java_hash import java_string_hash
 
 
 def read_all(shell, topic: str, count: int) -> list:
-    """What the topic holds; asked again while a oneway message or the index is on its way."""
+    """What the topic holds; asked again while a message or a new topic's route is on its way."""
+    found: list = []
     for _ in range(100):
-        found = shell.read(topic)
+        # The broker tells its name server of a new topic after it has answered.
+        with contextlib.suppress(TopicNotFoundError):
+            found = shell.read(topic)
         if len(found) >= count:
             return found
         time.sleep(0.05)
