@@ -119,3 +119,22 @@ def test_a_closed_pipe_ends_quietly(cluster):
         check=False,
     )
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("rocketwire fa", "fault"),
+        ("rocketwire fault broker-a sl", "slow"),
+        ("rocketwire send --prop", "--property"),
+        ("rocketwire topic cr", "create"),
+    ],
+)
+def test_the_shell_completes_commands_options_and_faults(words, expected):
+    done = python(
+        *("-c", "from rocketwire.cli.application import run; run([])"),
+        _ROCKETWIRE_COMPLETE="complete_bash",
+        COMP_WORDS=words,
+        COMP_CWORD=str(len(words.split()) - 1),
+    )
+    assert done.stdout.split() == [expected]

@@ -166,3 +166,29 @@ def test_the_whole_command_writes_the_page_and_tells_where(tmp_path):
     assert told["held"]
     assert Path(told["report"]) == tmp_path / "demo-report.html"
     assert "<svg" in Path(told["report"]).read_text()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_the_whole_story_with_spark_holds(tmp_path):
+    pytest.importorskip("pyspark")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "rocketwire", "demo", "--seconds", "8", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=880,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": SOURCES, "TMPDIR": str(temporary)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    statements = [check["statement"] for check in told["checks"] if check["holds"]]
+    assert "Spark: after deduplicate, none is there twice" in statements
+    assert "Spark: the archive is whole" in statements
+    page = (tmp_path / "demo-report.html").read_text()
+    assert 'href="demo-report-deliveries.html"' in page
+    assert (tmp_path / "demo-report-deliveries.html").is_file()
+    assert not list(temporary.glob("rocketwire-*"))

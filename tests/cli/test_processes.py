@@ -184,9 +184,10 @@ def test_lines_for_people_tell_how_to_go_on(tmp_path):
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": SOURCES},
     )
-    first, second = process.stdout.readline(), process.stdout.readline()
+    first, second, third = (process.stdout.readline() for _ in range(3))
     process.terminate()
     rest, _ = process.communicate(timeout=30)
     assert first.startswith("RocketMQ, embedded: name server 127.0.0.1:")
-    assert "rocketwire fault broker-a slow 0.3" in second
+    assert "rocketwire send orders hello -n 127.0.0.1:" in second
+    assert "rocketwire fault broker-a slow 0.3" in third
     assert rest.splitlines()[-1] == "stopped"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rocketwire.cli.cluster_screen import ClusterScreen
-from rocketwire.cli.invocation import Invocation, command
+from rocketwire.cli.invocation import DEFAULT_NAME_SERVER, Invocation, command
 from rocketwire.cli.signals import stop_requested
 
 if TYPE_CHECKING:
@@ -94,14 +94,11 @@ def _started(running: EmbeddedCluster) -> dict[str, Any]:
 
 def _headline(running: EmbeddedCluster) -> list[str]:
     server = running.name_server
-    last = running.brokers[-1].name
+    at = "" if server == DEFAULT_NAME_SERVER else f" -n {server}"
+    many = len(running.brokers)
+    what = f"{many} brokers" if many > 1 else "1 broker"
     return [
-        (
-            f"RocketMQ, embedded: name server {server}, {len(running.brokers)} brokers, "
-            f"store {running.folder}"
-        ),
-        (
-            f"try:  rocketwire send orders hello -n {server}   "
-            f"rocketwire fault {last} slow 0.3 -n {server}"
-        ),
+        f"RocketMQ, embedded: name server {server}, {what}, store {running.folder}",
+        f"try:  rocketwire send orders hello{at}",
+        f"      rocketwire fault {running.brokers[-1].name} slow 0.3{at}",
     ]

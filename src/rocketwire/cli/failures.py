@@ -45,6 +45,8 @@ def report(error: Exception) -> int:
         print(json.dumps(_described(error)), file=sys.stderr)
     else:
         print(f"rocketwire: {_sentence(error)}", file=sys.stderr)
+        for note in getattr(error, "__notes__", ()):
+            print(f"  {note}", file=sys.stderr)
     return _exit_code(error)
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from rocketwire.cli import failures
 from rocketwire.cli.failures import CommandFailedError, UsageError
 from rocketwire.cli.invocation import Invocation
 from rocketwire.cli.signals import stop_requested
@@ -49,20 +54,63 @@ def started_spark(here: Invocation, master: str | None) -> Iterator[SparkSession
         raise CommandFailedError("this command needs Spark: pip install 'rocketwire[spark]'")
     from pyspark.sql import SparkSession
 
-    from rocketwire.spark import session
-
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
     begun = time.monotonic()
     here.note("starting Spark ...")
-    spark = session(master=master)
-    here.note(f"Spark {spark.version} runs after {time.monotonic() - begun:.0f} s")
-    try:
+    with spark_session(master=master) as spark:
+        here.note(f"Spark {spark.version} runs after {time.monotonic() - begun:.0f} s")
         yield spark
+
+
+@contextlib.contextmanager
+def spark_session(
+    name: str = "rocketwire", *, log: Path | None = None, **options: Any
+) -> Iterator[SparkSession]:
+    """A local session whose JVM and workers write to a log of their own, not between our lines.
+
+    Without ``log``, it is a temporary file, which is kept after a failure, and its path told.
+    ``--debug`` lets everything through instead.
+    """
+    from rocketwire.spark import session
+
+    is_debug = failures.wishes.debug
+    with contextlib.ExitStack() as stack:
+        if not is_debug:
+            stack.enter_context(_log_file(log))
+        spark = session(name, quiet=not is_debug, **options)
+        # What runs from here on has its standard error already; ours is for us again.
+        stack.close()
+        try:
+            yield spark
+        except Exception as error:
+            if log is None and not is_debug and not isinstance(error, typer.Exit):
+                error.add_note(f"Spark's own messages are in {_log_path()}")
+            raise
+        finally:
+            spark.stop()
+    if log is None and not is_debug:
+        _log_path().unlink(missing_ok=True)
+
+
+def _log_path() -> Path:
+    return Path(tempfile.gettempdir()) / f"rocketwire-spark-{os.getpid()}.log"
+
+
+@contextlib.contextmanager
+def _log_file(log: Path | None) -> Iterator[None]:
+    """Processes that are started meanwhile have the log as their standard error."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with (log or _log_path()).open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
     finally:
-        spark.stop()
+        os.dup2(before, 2)
+        os.close(before)
 
 
 def source_options(here: Invocation, given: Iterable[str] | None) -> dict[str, str]:

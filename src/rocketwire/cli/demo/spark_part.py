@@ -18,6 +18,7 @@ from rocketwire.cli.demo.checks import Check
 from rocketwire.cli.demo.orders import order_bodies
 from rocketwire.cli.demo.page import Section
 from rocketwire.cli.invocation import Invocation
+from rocketwire.cli.spark_work import spark_session
 from rocketwire.wire.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -65,22 +66,22 @@ class SparkPart:
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[SparkSession]:
-        from rocketwire.spark import session
-
         begun = time.monotonic()
         self._here.say("Starting Spark (some seconds) ...")
         settings = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
-        spark = session("rocketwire-demo", config=settings)
-        self._here.say(f"  Spark {spark.version} runs, after {time.monotonic() - begun:.0f} s\n")
-        over = threading.Event()
-        watcher = threading.Thread(target=self._cancel, args=(spark, over), daemon=True)
-        watcher.start()
-        try:
-            yield spark
-        finally:
-            over.set()
-            watcher.join(5)
-            spark.stop()
+        log = self._folder / "spark.log"
+        with spark_session("rocketwire-demo", log=log, config=settings) as spark:
+            self._here.say(
+                f"  Spark {spark.version} runs, after {time.monotonic() - begun:.0f} s\n"
+            )
+            over = threading.Event()
+            watcher = threading.Thread(target=self._cancel, args=(spark, over), daemon=True)
+            watcher.start()
+            try:
+                yield spark
+            finally:
+                over.set()
+                watcher.join(5)
 
     def _cancel(self, spark: SparkSession, over: threading.Event) -> None:
         """Ends what runs when somebody presses Ctrl-C: Spark itself would not notice."""
