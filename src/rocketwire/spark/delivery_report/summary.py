@@ -72,7 +72,8 @@ def _avoided(found: Findings) -> list[str]:
     sentences = [_avoidance(item, found.total_clients) for item in chosen]
     rest = len(found.avoided) - len(chosen)
     if rest > 0:
-        sentences.append(f"{some(rest, 'other broker')} were left, too.")
+        verb = "was" if rest == 1 else "were"
+        sentences.append(f"{some(rest, 'other broker')} {verb} left, too.")
     if not chosen and not found.input.is_trace:
         sentences.append("No broker was left for being slow or failing.")
     return sentences

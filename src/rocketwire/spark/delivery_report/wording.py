@@ -7,7 +7,6 @@ from datetime import datetime, tzinfo
 from typing import Final
 
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
-_NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 #: Keeps a number and its unit on one line.
 THIN: Final = "\u202f"
 GAP: Final = "\u00a0"
@@ -99,11 +98,6 @@ def times(count: int) -> str:
 def some(count: int, one: str, many: str | None = None) -> str:
     """A count with its noun: ``1 producer``, ``3 producers``."""
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
-
-
-def spelled(count: int) -> str:
-    """A small number as a word."""
-    return _NUMBERS[count] if 0 <= count < len(_NUMBERS) else number(count)
 
 
 class Clock:
