@@ -132,14 +132,14 @@ def cpu_of_children() -> float:
             parents[int(path.name)] = int(fields[1])
             times[int(path.name)] = sum(int(value) for value in fields[11:15]) / tick
     total = 0.0
-    for pid in times:
+    for pid, seconds in times.items():
         above = pid
         while above in parents and above != os.getpid():
             if above in _SERVERS:
                 break
             above = parents[above]
         else:
-            total += times[pid] if above == os.getpid() and pid != os.getpid() else 0.0
+            total += seconds if above == os.getpid() and pid != os.getpid() else 0.0
     return total
 
 
