@@ -76,7 +76,6 @@ class Instance:
         self.name_servers = config.name_servers
         self._first_server = int(surroundings.random.random() * len(config.name_servers))
         self.producer_groups: set[str] = set()
-        self.consumers: dict[str, Any] = {}
         #: The topic whose route serves unknown topics, and how many queues those get.
         self.defaults: tuple[str, int] = ("TBW102", 4)
         self._upkeeper: object | None = None

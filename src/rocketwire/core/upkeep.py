@@ -23,19 +23,15 @@ _NEVER = 3600.0
 
 
 def _heartbeat_request(instance: Instance) -> Request:
-    body = heartbeat_body(
-        instance.client_id, sorted(instance.producer_groups), list(instance.consumers.values())
-    )
+    body = heartbeat_body(instance.client_id, sorted(instance.producer_groups))
     return instance.request(RequestCode.HEART_BEAT, {}, body)
 
 
 def heartbeat(instance: Instance) -> Op[int]:
-    """Tell every master that we live (slaves, too, if anybody consumes); returns how many heard."""
-    if not instance.producer_groups and not instance.consumers:
+    """Tell every master that our producers live; returns how many heard."""
+    if not instance.producer_groups:
         return 0
-    addresses = (
-        instance.routes.addresses() if instance.consumers else instance.routes.masters().values()
-    )
+    addresses = instance.routes.masters().values()
     deadline = instance.clock() + instance.config.request_timeout
     calls = tuple(
         Invoke(address, _heartbeat_request(instance), deadline) for address in sorted(addresses)
