@@ -110,6 +110,15 @@ def test_a_plot_without_points_is_a_plot():
     )
 
 
+@pytest.mark.parametrize(
+    ("highest", "labels"),
+    [(200, ["0", "50", "100", "150", "200", "250"]), (140, ["0", "50", "100", "150"])],
+)
+def test_an_axis_has_round_numbers(highest, labels):
+    plot = line_plot("x", [Line("x", "ours", [(0.0, highest)])], seconds=1.0)
+    assert re.findall(r'text-anchor="end">([^<]*)<', plot) == labels
+
+
 def test_faults_that_nobody_ended_end_with_the_story():
     periods = fault_periods([0.0, 1.0, 2.0], 5.0)
     assert [(p.broker, p.begin, p.end) for p in periods] == [

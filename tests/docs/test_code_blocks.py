@@ -36,7 +36,7 @@ def names(page):
 def marked():
     for page in pages():
         needs_spark = any("spark" in b.code for b in blocks_of(page) if b.language == "python")
-        marks = [pytest.mark.spark, pytest.mark.timeout(400)] if needs_spark else []
+        marks = [pytest.mark.spark, pytest.mark.timeout(900)] if needs_spark else []
         yield pytest.param(page, id=names(page), marks=marks)
 
 
@@ -68,6 +68,10 @@ class Page:
             for command in commands_of(b.code)
             if not command.startswith(NOT_RUN)
         )
+        # Two hundred partitions for a handful of rows would only take time.
+        (place / "spark-defaults.conf").write_text(
+            "spark.sql.shuffle.partitions 2\nspark.ui.enabled false\n"
+        )
         path = [str(place / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
         self.environment = os.environ | {
             "PYTHONPATH": str(SOURCES),
@@ -75,6 +79,7 @@ class Page:
             "XDG_CONFIG_HOME": str(place),
             "NAMESRV_ADDR": cluster.name_server,
             "TMPDIR": str(place),
+            "SPARK_CONF_DIR": str(place),
         }
 
     def here_and_now(self, text):
@@ -117,7 +122,7 @@ class Page:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=800,
             check=False,
         )
         assert done.returncode == 0, f"{names(self.page)}:\n{done.stdout}\n{done.stderr}"

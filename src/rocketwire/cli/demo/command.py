@@ -49,7 +49,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running.")] = False,
     seconds: Annotated[
         float, typer.Option(min=6.0, max=600.0, help="Length of the part with the brokers.")
-    ] = 30.0,
+    ] = 24.0,
     out: Annotated[Path, typer.Option(help="Where the page goes.")] = Path("demo-report.html"),
     picture: Annotated[
         Path | None, typer.Option(hidden=True, help="Also write the first plot as SVG.")

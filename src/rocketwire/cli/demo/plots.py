@@ -219,7 +219,13 @@ def _ticks(low: float, high: float, *, logarithmic: bool) -> list[float]:
     if logarithmic:
         powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
         return [10.0**power for power in powers]
-    return [high * part / 4 for part in range(5)]
+    parts = next((p for p in (5, 4, 3) if _is_round(high / p)), 4)
+    return [high * part / parts for part in range(parts + 1)]
+
+
+def _is_round(value: float) -> bool:
+    digits = value / 10.0 ** math.floor(math.log10(value))
+    return any(abs(digits - wanted) < 1e-9 for wanted in (1, 2, 2.5, 5))
 
 
 def _latency(seconds: float) -> str:
