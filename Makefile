@@ -28,13 +28,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	@$(BIN)/rocketwire demo $(DEMO_ARGS)
 
-# Tests that start Java run one after another: two Spark sessions and a dozen brokers at once would
-# only wait for one another on a small machine. Exit code 5 says that none was selected.
-HEAVY := real or interop or spark
-
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not ($(HEAVY))" $(PYTEST_ARGS) || test $$? -eq 5
-	@$(BIN)/python -m pytest -m "$(HEAVY)" $(PYTEST_ARGS) || test $$? -eq 5
+	@$(BIN)/python tools/run_tests.py $(PYTEST_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check src tests bench tools
