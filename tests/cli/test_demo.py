@@ -201,3 +201,24 @@ def test_the_whole_story_with_spark_holds(tmp_path):
     assert 'href="demo-report-deliveries.html"' in page
     assert (tmp_path / "demo-report-deliveries.html").is_file()
     assert not list(temporary.glob("rocketwire-*"))
+
+
+def test_kept_the_cluster_goes_on_and_can_be_broken_until_a_signal(tmp_path, rocketwire):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rocketwire", "demo", "--no-spark", "--seconds", "6", "--keep"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": SOURCES},
+    )
+    line = ""
+    while "RocketMQ, embedded: name server " not in line:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+    server = line.split("name server ")[1].split(",")[0]
+    assert rocketwire("fault", "broker-a", "busy", "-n", server).out == "broker-a: busy\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert (tmp_path / "demo-report.html").is_file()
