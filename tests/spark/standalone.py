@@ -23,13 +23,14 @@ def free_port(host="127.0.0.1"):
         return probe.getsockname()[1]
 
 
-def environment():
-    """What Spark's processes need to find Java, Python and this package."""
+def environment(host="127.0.0.1"):
+    """What Spark's processes need to find Java, Python and this package, and to stay on loopback."""
     paths = [str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
         "JAVA_HOME": str(find_java().home),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": host,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(paths),
@@ -76,6 +77,7 @@ class StandaloneSpark:
                 [*command, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1",
                  "--port", str(self.port), "--webui-port", "0"],
                 "Starting Spark master",
+                "127.0.0.1",
             )  # fmt: skip
             for number in range(self._count):
                 host = f"127.0.0.{number + 2}"
@@ -86,6 +88,7 @@ class StandaloneSpark:
                      "--cores", "1", "--memory", "1g", "--webui-port", "0",
                      "--work-dir", str(work), self.master],
                     "Successfully registered with master",
+                    host,
                 )  # fmt: skip
                 self.workers.append(process)
         except BaseException:
@@ -93,11 +96,11 @@ class StandaloneSpark:
             raise
         return self
 
-    def _start(self, name, command, sign):
+    def _start(self, name, command, sign, host):
         log = self._folder / f"{name}.log"
         with log.open("w") as output:
             process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, env=environment()
+                command, stdout=output, stderr=subprocess.STDOUT, env=environment(host)
             )
         self._processes.append(process)
         limit = time.monotonic() + 120
