@@ -25,19 +25,35 @@ def bodies(cluster: EmbeddedCluster, topic: str = "t") -> list[bytes]:
     return [message.body for message in cluster.messages(topic)]
 
 
-def test_slow_delays_every_request_without_lining_them_up(
-    cluster: EmbeddedCluster, broker: WireClient
-) -> None:
-    cluster.broker("broker-a").slow(0.3)
-    started = time.monotonic()
+def test_slow_requests_keep_their_order(cluster: EmbeddedCluster, broker: WireClient) -> None:
+    cluster.broker("broker-a").slow(0.1)
     for n in range(5):
         broker.send(RequestCode.SEND_MESSAGE_V2, send_ext("t"), b"%d" % n)
     assert [broker.receive().code for _ in range(5)] == [0] * 5
-    took = time.monotonic() - started
-    assert took >= 0.3
-    # Far below five times the delay, however slow the machine.
-    assert took < 1.5
     assert bodies(cluster) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_slow_request_does_not_line_others_up_behind_it(
+    cluster: EmbeddedCluster, broker: WireClient
+) -> None:
+    cluster.broker("broker-a").slow(60, next=1)
+    broker.send(RequestCode.SEND_MESSAGE_V2, send_ext("t"), b"slow")
+    quick = broker.send(RequestCode.SEND_MESSAGE_V2, send_ext("t"), b"quick")
+    assert broker.receive().opaque == quick
+    assert bodies(cluster) == [b"quick"]
+
+
+def test_a_slow_answer_is_never_early(cluster: EmbeddedCluster, broker: WireClient) -> None:
+    # It was: timers of the event loop count whole milliseconds and may end before their time.
+    handle = cluster.broker("broker-a")
+    for n in range(25):
+        delay = 0.005 + n * 0.00013
+        for fault in (handle.slow, handle.late_replies):
+            fault(delay, next=1)
+            started = time.monotonic()
+            assert broker.send_message("t").code == 0
+            # One clock for both sides, and the broker starts to count after us.
+            assert time.monotonic() >= started + delay
 
 
 def test_hang_answers_nothing_until_healed(cluster: EmbeddedCluster, broker: WireClient) -> None:
@@ -136,13 +152,11 @@ def test_late_and_lost_replies_do_not_delay_the_work(
 ) -> None:
     handle = cluster.broker("broker-a")
     handle.late_replies(0.3, next=1)
-    started = time.monotonic()
     broker.send(RequestCode.SEND_MESSAGE_V2, send_ext("t"), b"late")
     with WireClient(handle.address) as other:
         while not list(iter_records(other.pull("t").body)):
             pass
     assert broker.receive().code == 0
-    assert time.monotonic() - started >= 0.3
     handle.lose_replies(next=1)
     broker.send(RequestCode.SEND_MESSAGE_V2, send_ext("t"), b"lost")
     assert broker.send_message("t", b"next").code == 0
@@ -239,16 +253,16 @@ def test_a_wrong_clock_stamps_wrong_times(cluster: EmbeddedCluster, broker: Wire
 
 def test_faults_add_up_and_end_one_by_one(cluster: EmbeddedCluster, broker: WireClient) -> None:
     handle = cluster.broker("broker-a")
-    slow = handle.slow(0.2)
+    slow = handle.slow(0.02)
     busy = handle.busy()
     assert set(handle.faults) == {slow, busy}
-    started = time.monotonic()
     assert broker.send_message("t").code == ResponseCode.SYSTEM_BUSY
-    assert time.monotonic() - started >= 0.2
     handle.end_fault(busy)
     assert broker.send_message("t").code == 0
     handle.heal()
     assert handle.faults == ()
+    assert broker.send_message("t").code == 0
+    assert [sent.fault for sent in cluster.journal.sends()] == ["slow+busy", "slow", None]
 
 
 def test_chance_is_the_same_with_the_same_seed() -> None:

@@ -319,8 +319,13 @@ class Server:
             call.answer(Answer(rejection.response_code, remark="injected fault"))
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
-        if seconds > 0:
-            self.loop.call_later(seconds, action)
+        self._not_before(time.monotonic() + seconds, action)
+
+    def _not_before(self, moment: float, action: Callable[[], None]) -> None:
+        """Do something at a moment, never earlier: a loop's timers may be a millisecond early."""
+        left = moment - time.monotonic()
+        if left > 0:
+            self.loop.call_later(left, self._not_before, moment, action)
         else:
             action()
 
