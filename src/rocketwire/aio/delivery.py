@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from rocketwire.aio.driver import Driver, Run
 from rocketwire.core.accumulate import Lot
-from rocketwire.core.effects import Op
+from rocketwire.core.effects import Gate, Op
+from rocketwire.core.turns import Turns
 from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.message import SendResult
 
@@ -27,7 +28,8 @@ class Room:
     """How much submitted messages may take: their number and their bytes. First come, first served.
 
     ``held`` is the number of messages submitted and not answered; ``visitors`` counts sends that
-    somebody awaits, which take no room but are waited for at the end.
+    somebody awaits, which take no room but are waited for at the end. ``turns`` tell a flush what
+    was submitted before it.
     """
 
     __slots__ = (
@@ -38,6 +40,7 @@ class Room:
         "_messages",
         "_quiet",
         "held",
+        "turns",
         "visitors",
     )
 
@@ -50,6 +53,7 @@ class Room:
         self._quiet: list[asyncio.Future[bool]] = []
         self.held = 0
         self.visitors = 0
+        self.turns = Turns()
 
     def take(self, messages: int, size: int) -> bool:
         """Take room if there is any, and nobody waits for it."""
@@ -92,6 +96,16 @@ class Room:
         if self._quiet:
             self.look_around()
 
+    def lot_begun(self, lot: Lot) -> None:
+        """A lot has its first message."""
+        turn = self.turns.current
+        turn.count += 1
+        lot.over.add_waiter(turn.leave)
+
+    def lot_over(self, lot: Lot) -> None:
+        """The messages of a lot have their outcome."""
+        self.give_back(lot.count, lot.bytes)
+
     def _let_in(self) -> None:
         for future, messages, size in self._line:
             if future.done():
@@ -126,6 +140,29 @@ class Room:
                 if timer is not None:
                     timer.cancel()
         return True
+
+    async def flush(self, limit: float | None) -> bool:
+        """Wait until all that was submitted before has its outcome; False: in vain."""
+        end = None if limit is None else self._loop.time() + limit
+        for turn in self.turns.close():
+            left = None if end is None else max(end - self._loop.time(), 0.0)
+            if turn.count and not await self._opened(turn.over, left):
+                return False
+        return True
+
+    async def _opened(self, gate: Gate, limit: float | None) -> bool:
+        if limit == 0:
+            return gate.is_open
+        future: asyncio.Future[bool] = self._loop.create_future()
+        timer = None
+        if limit is not None:
+            timer = self._loop.call_later(limit, _settle, future, False)  # noqa: FBT003
+        gate.add_waiter(lambda: _settle(future, True))  # noqa: FBT003
+        try:
+            return await future
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     @property
     def has_listeners(self) -> bool:
@@ -204,7 +241,7 @@ class Delivery:
 class SingleDelivery(Run[SendResult | None], Delivery):
     """A message that travels alone: the operation under way itself, so that it costs one object."""
 
-    __slots__ = ("_count", "_error", "_listeners", "_result", "_room", "_size")
+    __slots__ = ("_count", "_error", "_listeners", "_result", "_room", "_size", "_turn")
 
     def __init__(
         self, driver: Driver, op: Op[SendResult | None], room: Room, count: int, size: int
@@ -217,6 +254,8 @@ class SingleDelivery(Run[SendResult | None], Delivery):
         self.issued = 0.0
         self.is_over = False
         self._room = room
+        turn = self._turn = room.turns.current
+        turn.count += 1
         self._count = count
         self._size = size
         self._result: SendResult | None = None
@@ -260,6 +299,7 @@ class SingleDelivery(Run[SendResult | None], Delivery):
         """The answer is there."""
         self._result, self._error = result, error
         self._room.give_back(self._count, self._size)
+        self._turn.leave()
         listeners = self._listeners
         if listeners is not None:
             self._listeners = None

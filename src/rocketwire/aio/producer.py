@@ -12,7 +12,7 @@ from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.delivery import BatchedDelivery, Delivery, Room, SingleDelivery, in_callback
 from rocketwire.aio.driver import Awaited
 from rocketwire.config import ProducerConfig
-from rocketwire.core.accumulate import Accumulator, Lot
+from rocketwire.core.accumulate import Accumulator
 from rocketwire.core.admin import create_topic
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
@@ -73,11 +73,9 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._accumulator: Accumulator | None = None
         if config.auto_batch is not None:
             room = self._room
-
-            def give_back(lot: Lot) -> None:
-                room.give_back(lot.count, lot.bytes)
-
-            self._accumulator = Accumulator(self._sender, config.auto_batch, give_back)
+            self._accumulator = Accumulator(
+                self._sender, config.auto_batch, room.lot_over, room.lot_begun
+            )
         join_group(instance, self._sender.group)
         instance.defaults = self._sender.defaults
         self._reporting = reporting
@@ -319,7 +317,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         return [r if r is not None else SendFailedError("not sent") for r in many.results]
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in Producer
-        """Wait until everything submitted has an answer.
+        """Wait until everything submitted before has an answer.
 
         Raises:
             TimeoutError: something still has none.
@@ -328,7 +326,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             raise self._not_running()
         if self._accumulator is not None:
             self._accumulator.hurry()
-        if not await self._room.quiet(timeout):
+        if not await self._room.flush(timeout):
             raise TimeoutError(f"{self._room.held} messages have no answer after {timeout} s")
 
     # -- looking ----------------------------------------------------------------------------

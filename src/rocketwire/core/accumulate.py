@@ -122,6 +122,10 @@ class Lot:
         raise LookupError(f"a lot of {self.count} messages has none at {place}")
 
 
+def _ignore(lot: Lot) -> None:
+    """Nobody counts lots."""
+
+
 class Accumulator:
     """The lots of one producer.
 
@@ -129,15 +133,21 @@ class Accumulator:
         sender: sends them.
         settings: how large a lot may be, and how long it may wait.
         on_over: told of each lot when its messages have their outcome, before those who wait.
+        on_new: told of each lot with its first message; must not call back.
     """
 
     def __init__(
-        self, sender: Sender, settings: AutoBatch, on_over: Callable[[Lot], object]
+        self,
+        sender: Sender,
+        settings: AutoBatch,
+        on_over: Callable[[Lot], object],
+        on_new: Callable[[Lot], object] = _ignore,
     ) -> None:
         config = sender.config
         self._sender = sender
         self._settings = settings
         self._on_over = on_over
+        self._on_new = on_new
         self._clock = sender.instance.clock
         self._lock = sender.instance.surroundings.make_lock()
         self._lanes: dict[Kind, Lane] = {}
@@ -198,6 +208,8 @@ class Accumulator:
             is_new = lot is None
             if lot is None:
                 lot = lane.open = Lot(lane)
+                # Before any other thread can find it, and flush.
+                self._on_new(lot)
             place = lot.put(message, message_id, item)
             if key is not None and key not in lot.tickets:
                 name = (sender.wire_topic(message.topic), key)

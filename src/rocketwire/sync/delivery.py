@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 from rocketwire.core.accumulate import Lot
 from rocketwire.core.effects import Gate
+from rocketwire.core.turns import Turn, Turns
 from rocketwire.message import SendResult
 
 _log = logging.getLogger("rocketwire.producer")
@@ -155,7 +157,9 @@ class Room:
         self._held_bytes = 0
         self.held = 0
         self._waiting = 0
-        self._changed = threading.Condition(threading.Lock())
+        self._turns = Turns()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
 
     def take(self, messages: int, size: int, timeout: float | None) -> bool:
         """Take room, waiting for it; False if there was none in time. None: take it anyway."""
@@ -184,6 +188,39 @@ class Room:
             self._held_bytes -= size
             if self._waiting or not self.held:
                 self._changed.notify_all()
+
+    def enter(self) -> Turn:
+        """Something was handed over; ``leave`` the turn when its outcome is known."""
+        with self._lock:
+            turn = self._turns.current
+            turn.count += 1
+            return turn
+
+    def leave(self, turn: Turn) -> None:
+        """The outcome is known, and whoever asks for it gets it."""
+        with self._lock:
+            turn.leave()
+
+    def lot_begun(self, lot: Lot) -> None:
+        """A lot has its first message."""
+        turn = self.enter()
+        lot.over.add_waiter(lambda: self.leave(turn))
+
+    def lot_over(self, lot: Lot) -> None:
+        """The messages of a lot have their outcome."""
+        self.give_back(lot.count, lot.bytes)
+
+    def flush(self, timeout: float | None) -> bool:
+        """Wait until all that was handed over before has its outcome; False: in vain."""
+        with self._lock:
+            turns = self._turns.close()
+        end = None if timeout is None else time.monotonic() + timeout
+        for turn in turns:
+            event = threading.Event()
+            turn.over.add_waiter(event.set)
+            if not event.wait(None if end is None else max(0.0, end - time.monotonic())):
+                return False
+        return True
 
     def wait_until_empty(self, timeout: float | None) -> bool:
         """Wait until nothing is in flight."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from rocketwire.config import ProducerConfig
-from rocketwire.core.accumulate import Accumulator, Lot
+from rocketwire.core.accumulate import Accumulator
 from rocketwire.core.admin import create_topic
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
@@ -74,11 +74,9 @@ class Producer(BlockingClient[ProducerConfig]):
         room = self._room = Room(config.max_in_flight, config.max_in_flight_bytes)
         self._accumulator: Accumulator | None = None
         if config.auto_batch is not None:
-
-            def give_back(lot: Lot) -> None:
-                room.give_back(lot.count, lot.bytes)
-
-            self._accumulator = Accumulator(self._sender, config.auto_batch, give_back)
+            self._accumulator = Accumulator(
+                self._sender, config.auto_batch, room.lot_over, room.lot_begun
+            )
         self._callbacks = CallbackThread()
         self._reporting = reporting
         self._start_reporting()
@@ -247,10 +245,12 @@ class Producer(BlockingClient[ProducerConfig]):
 
     def _hand_over(self, plan: Plan, count: int, size: int) -> Delivery:
         room, delivery = self._room, SingleDelivery(self._callbacks.run)
+        turn = room.enter()
 
         def done(result: SendResult | None, error: Exception | None) -> None:
             room.give_back(count, size)
             delivery.settle(result, error)
+            room.leave(turn)
 
         if plan.outgoing.sharding_keys:
             self._sender.line_up(plan, is_accepted=True)
@@ -293,7 +293,7 @@ class Producer(BlockingClient[ProducerConfig]):
         return [r if r is not None else SendFailedError("not sent") for r in many.results]
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything submitted has an answer.
+        """Wait until everything submitted before has an answer.
 
         Raises:
             TimeoutError: something still has none.
@@ -302,7 +302,7 @@ class Producer(BlockingClient[ProducerConfig]):
             raise self._not_running()
         if self._accumulator is not None:
             self._accumulator.hurry()
-        if not self._room.wait_until_empty(timeout):
+        if not self._room.flush(timeout):
             raise TimeoutError(f"{self._room.held} messages have no answer after {timeout} s")
 
     # -- looking ----------------------------------------------------------------------------

@@ -1,0 +1,48 @@
+"""What was submitted before a moment: ``flush`` waits for that, and for nothing that comes later.
+
+Deliveries enter the turn that is current when they are handed over, and leave it when their
+outcome is known. A flush closes the turn; what is submitted from then on belongs to the next one.
+So a delivery costs two additions, and nobody keeps a list of all that is in flight.
+
+Nothing here locks: the room that owns the turns does, where several threads submit.
+"""
+
+from __future__ import annotations
+
+from rocketwire.core.effects import Gate
+
+
+class Turn:
+    """Deliveries that one flush may wait for. ``over`` opens when a closed turn is empty."""
+
+    __slots__ = ("count", "is_closed", "over")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_closed = False
+        self.over = Gate()
+
+    def leave(self) -> None:
+        """One of them has its outcome."""
+        self.count -= 1
+        if self.is_closed and not self.count:
+            self.over.open()
+
+
+class Turns:
+    """The turns of one producer: the current one, and closed ones that are not over."""
+
+    __slots__ = ("_closed", "current")
+
+    def __init__(self) -> None:
+        self.current = Turn()
+        self._closed: list[Turn] = []
+
+    def close(self) -> list[Turn]:
+        """Begin a new turn; returns all before it that are not over."""
+        self._closed = [turn for turn in self._closed if turn.count]
+        if self.current.count:
+            self.current.is_closed = True
+            self._closed.append(self.current)
+            self.current = Turn()
+        return list(self._closed)
