@@ -28,6 +28,8 @@ from rocketwire.wire.command import Reply, decode_command
 
 #: Brokers from this version on (5.0) say so when they know no offset; older ones may answer 0.
 _HONEST = 413
+#: Seconds after which offsets that did not move are committed again.
+_TELL_AGAIN = 60.0
 
 
 def committed_offset(group: Group, queue: MessageQueue, deadline: float) -> Op[int | None]:
@@ -134,9 +136,27 @@ def _calls(
 def _write(
     group: Group, offsets: dict[MessageQueue, int], deadline: float
 ) -> Op[list[MessageQueue]]:
-    """Write offsets to the brokers; returns those queues whose broker took it."""
-    if not offsets:
-        return []
+    """Write offsets to the brokers; returns those queues whose broker took it.
+
+    One queue of each topic and broker goes ahead. Apache's brokers make the table of a group that
+    is new to a topic when the first offset comes, and do so twice, the second in place of the
+    first, when two come at the same time: what the first one held is lost without a word.
+    """
+    first: dict[tuple[str, str], MessageQueue] = {}
+    for queue in offsets:
+        first.setdefault((queue.topic, queue.broker), queue)
+    ahead = set(first.values())
+    done: list[MessageQueue] = []
+    for wave in (ahead, offsets.keys() - ahead):
+        if wave:
+            chosen = {queue: offset for queue, offset in offsets.items() if queue in wave}
+            done += yield from _write_at_once(group, chosen, deadline)
+    return done
+
+
+def _write_at_once(
+    group: Group, offsets: dict[MessageQueue, int], deadline: float
+) -> Op[list[MessageQueue]]:
     wanted = []
     for queue, offset in offsets.items():
         fields = headers.update_consumer_offset(
@@ -188,9 +208,18 @@ def commit(group: Group, queues: Sequence[ProcessQueue], deadline: float) -> Op[
 
 
 def keep_commits(group: Group) -> Op[None]:
-    """Commit now and then, for ever."""
+    """Commit now and then, for ever; what did not move is told again once in a while.
+
+    A broker that was killed has lost what it was told last.
+    """
     instance = group.instance
+    told_all = instance.clock()
     while True:
         yield from group.commit_bell.wait(instance.clock() + group.config.commit_interval)
-        deadline = instance.clock() + instance.config.request_timeout
-        yield from commit(group, list(group.queues.values()), deadline)
+        now = instance.clock()
+        queues = list(group.queues.values())
+        if now - told_all >= _TELL_AGAIN:
+            told_all = now
+            for held in queues:
+                held.committed = None
+        yield from commit(group, queues, now + instance.config.request_timeout)

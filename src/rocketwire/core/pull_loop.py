@@ -75,7 +75,8 @@ def _bear(group: Group, held: ProcessQueue, error: Exception, rest: float) -> fl
         log.warning("%s can't be pulled, trying again: %s", held.queue, error, exc_info=unforeseen)
     held.source = MASTER
     if isinstance(error, TransportError):
-        # It may live elsewhere now, or have forgotten us.
+        # It may live elsewhere now, or have forgotten us, and how far we had come.
+        held.committed = None
         group.instance.route_bell.ring()
         group.heartbeat_bell.ring()
         if group.needs_locks:

@@ -126,6 +126,70 @@ def test_offsets_are_committed_every_five_seconds_and_only_when_they_moved():
     assert commits() == ["3"]
 
 
+def test_offsets_that_did_not_move_are_told_again_once_a_minute():
+    """A broker that was killed may have lost what it was told last."""
+    world = GroupWorld(brokers=1, queues=1)
+    world.member().begin()
+    world.send(3, ("broker-a", 0))
+    world.run(10.0)
+    broker = world.brokers["broker-a"]
+    assert broker.offsets["T", 0] == 3
+    del broker.offsets["T", 0]
+    world.run(30.0)
+    assert ("T", 0) not in broker.offsets
+    world.run(40.0)
+    assert broker.offsets["T", 0] == 3
+
+
+def test_a_broker_that_was_away_is_told_the_offsets_again():
+    world = GroupWorld(brokers=1, queues=2)
+    world.member().begin()
+    world.send(4)
+    world.run(10.0)
+    broker = world.brokers["broker-a"]
+    kept = dict(broker.offsets)
+    broker.restart()
+    broker.offsets.clear()
+    world.run(1.0)
+    broker.heal()
+    world.run(15.0)
+    assert broker.offsets == kept
+
+
+class Racing:
+    """Apache's table of offsets: two that come at once to a new topic and group are one."""
+
+    def __init__(self, world: GroupWorld) -> None:
+        self.world = world
+        self.made: dict[tuple[str, str], float] = {}
+
+    def install(self) -> None:
+        for broker in self.world.brokers.values():
+            broker._code_15 = lambda command, broker=broker: self.take(broker, command)
+
+    def take(self, broker, command: Command) -> Command:
+        place, now = (broker.name, command.ext["topic"]), self.world.clock()
+        key = (command.ext["topic"], int(command.ext["queueId"]))
+        if self.made.setdefault(place, now) == now:
+            for known in [k for k in broker.offsets if k[0] == key[0]]:
+                del broker.offsets[known]
+        broker.offsets[key] = int(command.ext["commitOffset"])
+        return Command(0)
+
+
+def test_no_offset_of_a_new_group_is_lost_where_the_broker_mixes_up_the_first_two():
+    """It was: one queue of a new group at ``latest`` then began with its first message."""
+    world = GroupWorld(brokers=2, queues=4)
+    world.send(80)
+    Racing(world).install()
+    member = member_of(world, start="latest")
+    for name in world.brokers:
+        for number in range(4):
+            queue = MessageQueue("T", name, number)
+            end = len(world.brokers[name].queues["T", number])
+            assert world.driver.run(start_offset(member.group, queue)) == end
+
+
 def test_a_commit_that_failed_is_tried_again():
     world = GroupWorld(brokers=1, queues=1)
     member = world.member().begin()
