@@ -28,7 +28,7 @@ SOURCES = str(Path(__file__).parents[2] / "src")
 def played():
     """The broker part, in short, on a console that is no terminal; and what it printed."""
     text = io.StringIO()
-    with EmbeddedCluster(3) as cluster:
+    with EmbeddedCluster(3, order_routes=True) as cluster:
         recording = brokers.play(
             cluster, Console(file=text, width=200), threading.Event(), seconds=9.0, seed=1
         )

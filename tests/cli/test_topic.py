@@ -1,3 +1,8 @@
+from tests.embedded.wire_client import WireClient
+
+from rocketwire.wire.codes import RequestCode, ResponseCode
+
+
 def test_a_topic_is_created_listed_shown_and_deleted(rocketwire, cluster):
     made = rocketwire("topic", "create", "life", "--queues", "3", "--json", cluster=cluster)
     assert made.json == {"topic": "life", "queues": 3, "brokers": ["broker-a", "broker-b"]}
@@ -46,3 +51,14 @@ def test_an_unknown_broker_is_named(rocketwire, cluster):
     done = rocketwire("topic", "create", "x", "--broker", "broker-z", cluster=cluster)
     assert done.code == 1
     assert "broker-z" in done.err
+
+
+def test_a_deleted_ordered_topic_leaves_no_list_of_queues_behind(rocketwire, cluster):
+    rocketwire("topic", "create", "ledger", "--ordered", cluster=cluster)
+    asked = {"namespace": "ORDER_TOPIC_CONFIG", "key": "ledger"}
+    with WireClient(cluster.name_server) as client:
+        assert client.call(RequestCode.GET_KV_CONFIG, asked).ext["value"] == (
+            "broker-a:8;broker-b:8"
+        )
+        rocketwire("topic", "delete", "ledger", "--yes", cluster=cluster)
+        assert client.call(RequestCode.GET_KV_CONFIG, asked).code == ResponseCode.QUERY_NOT_FOUND

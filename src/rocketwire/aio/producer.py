@@ -332,12 +332,15 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
     # -- looking ----------------------------------------------------------------------------
 
     async def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be written to, sorted as Java sorts them."""
+        """The queues of a topic that can be written to, in Java's order.
+
+        Those of an ordered or a static topic are listed even while their master is away.
+        """
         deadline = self._deadline()
         sender = self._sender
         name = sender.wire_topic(topic)
         operation = locate_topic(self._instance, name, deadline, *sender.defaults)
-        return (await self._driver.run(operation)).queues
+        return (await self._driver.run(operation)).listed
 
     def health(self) -> tuple[BrokerHealth, ...]:
         """What the fault table thinks of each broker, and why."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import ask_name_servers, refresh_topic
@@ -16,6 +18,8 @@ from rocketwire.wire.route import ClusterInfo, decode_cluster_info
 
 MASTER = 0
 READ_WRITE = Permission.READ | Permission.WRITE
+#: Where name servers keep the queues of ordered topics.
+ORDERED_TOPICS: Final = "ORDER_TOPIC_CONFIG"
 
 
 def cluster_info(instance: Instance, deadline: float) -> Op[ClusterInfo]:
@@ -48,6 +52,10 @@ def create_topic(
 ) -> Op[tuple[str, ...]]:
     """Create or change a topic on every master (or on some); returns the brokers.
 
+    With ``order`` the name servers are told which queues belong to it. Those that hand this out
+    (``orderMessageEnable``) let every client keep to that list while a broker is away, so that a
+    sharding key never moves.
+
     Raises:
         InvalidMessageError: the name or the number of queues is wrong.
         BrokerError: a broker refused.
@@ -79,6 +87,9 @@ def create_topic(
     replies = yield from invoke_all(calls)
     for broker, reply in zip(wanted, replies, strict=True):
         _check(reply, broker)
+    if order:
+        text = ";".join(f"{broker}:{queues}" for broker in wanted)
+        yield from _configure(instance, RequestCode.PUT_KV_CONFIG, name, deadline, value=text)
     if instance.routes.get(name) is not None:
         yield from refresh_topic(instance, name, deadline)
     return wanted
@@ -95,8 +106,19 @@ def delete_topic(instance: Instance, topic: str, deadline: float) -> Op[tuple[st
     for server in instance.name_servers:
         request = instance.request(RequestCode.DELETE_TOPIC_IN_NAME_SERVER, fields)
         _check((yield from invoke(server, request, deadline)), server)
+    yield from _configure(instance, RequestCode.DELETE_KV_CONFIG, name, deadline)
     instance.routes.forget(name)
     return tuple(known)
+
+
+def _configure(
+    instance: Instance, code: int, topic: str, deadline: float, **value: str
+) -> Op[None]:
+    """Change the ordered-topic configuration on every name server."""
+    fields = {"namespace": ORDERED_TOPICS, "key": topic} | value
+    for server in instance.name_servers:
+        reply = yield from invoke(server, instance.request(code, fields), deadline)
+        _check(reply, server)
 
 
 def _check(reply: Reply | RocketMQError, who: str) -> None:

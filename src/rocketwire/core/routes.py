@@ -32,7 +32,11 @@ class TopicEntry:
 
     topic: str
     route: TopicRoute
+    #: The queues whose master is known, and can be sent to.
     queues: tuple[MessageQueue, ...]
+    #: All queues as Java lists them. An ordered or a static topic keeps those whose master is
+    #: gone, so that a key stays on its queue until the master is back.
+    listed: tuple[MessageQueue, ...]
     brokers: tuple[str, ...]
     masters: Mapping[str, str]
     #: The real broker of a logical queue; empty but for static topics.
@@ -132,17 +136,16 @@ class RouteTable:
             self._rebuild_addresses()
 
     def _make(self, topic: str, route: TopicRoute, *, is_fallback: bool, now: float) -> TopicEntry:
-        queues = publish_queues(self._display(topic), route)
+        listed = publish_queues(self._display(topic), route)
         masters = {
             data.broker: self.translate(data.addresses[MASTER])
             for data in route.brokers
             if MASTER in data.addresses
         }
         owners = static_owners(self._display(topic), route) if route.mappings else {}
-        # Without a master's address a queue can't be reached, whatever the order says.
-        queues = tuple(q for q in queues if owners.get(q, q.broker) in masters)
+        queues = tuple(q for q in listed if owners.get(q, q.broker) in masters)
         brokers = tuple(dict.fromkeys(q.broker for q in queues))
-        return TopicEntry(topic, route, queues, brokers, masters, owners, is_fallback, now)
+        return TopicEntry(topic, route, queues, listed, brokers, masters, owners, is_fallback, now)
 
     def translate(self, address: str) -> str:
         """The address to use for an advertised one."""

@@ -232,17 +232,26 @@ class TopicQueues:
         topic: their topic.
         queues: in Java's order; at least one.
         table: the fault table of the client instance.
+        listed: all queues of the topic, with those that can't be reached now (ordered and static
+            topics have such); by default the same.
     """
 
-    __slots__ = ("_choice", "_members", "_table", "_watch", "brokers", "queues", "topic")
+    __slots__ = ("_choice", "_members", "_table", "_watch", "brokers", "listed", "queues", "topic")
 
-    def __init__(self, topic: str, queues: Sequence[MessageQueue], table: FaultTable) -> None:
+    def __init__(
+        self,
+        topic: str,
+        queues: Sequence[MessageQueue],
+        table: FaultTable,
+        listed: Sequence[MessageQueue] | None = None,
+    ) -> None:
         if not queues:
             raise ValueError(f"topic {topic!r} has no writable queue to choose from")
         self.topic: Final = topic
         self.queues: Final = tuple(queues)
         self.brokers: Final = tuple(dict.fromkeys(queue.broker for queue in queues))
-        self._members = frozenset(self.queues)
+        self.listed: Final = self.queues if listed is None else tuple(listed)
+        self._members = frozenset(self.listed)
         self._table = table
         self._watch = table.watch
         self._choice = _UNKNOWN
@@ -292,8 +301,10 @@ class TopicQueues:
         """
         if selector is best_queue:
             return self.best(counters, now, failed)
+        # A key must find its queue in the same place whether its broker is up or not; who does not
+        # pin is better off without queues that can't be reached.
         queues = QueueList(
-            self.queues,
+            self.listed if pins(selector) else self.queues,
             usable=lambda: self.allowed(now, failed),
             failed=failed,
             next_index=lambda: counters.next(self.topic),

@@ -360,7 +360,7 @@ class Sender:
         queues = entry.derived.get("queues")
         if queues is None:
             topic = entry.queues[0].topic
-            queues = TopicQueues(topic, entry.queues, self.instance.faults)
+            queues = TopicQueues(topic, entry.queues, self.instance.faults, entry.listed)
             entry.derived["queues"] = queues
         return cast("TopicQueues", queues)
 
@@ -387,6 +387,7 @@ class Sender:
             try:
                 target = self._target(entry, queue, is_batch=plan.outgoing.is_batch)
             except RouteError as error:
+                self.instance.route_bell.ring()  # its master may be back before the next refresh
                 raise self._log(plan).give_up(began, deadline, error) from error
         return cast("SendTarget", target)
 

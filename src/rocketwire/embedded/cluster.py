@@ -299,7 +299,11 @@ class EmbeddedCluster:
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic, on all running brokers or on some; returns when routes know it."""
+        """Make a topic, on all running brokers or on some; returns when routes know it.
+
+        With ``order`` and ``EmbeddedCluster(order_routes=True)``, clients keep to its queues while
+        a broker is away, so that a sharding key never moves.
+        """
         problem = name_problem(name)
         if problem is not None:
             raise ConfigError(f"topic {name!r}: {problem}")
@@ -317,6 +321,8 @@ class EmbeddedCluster:
                 if broker.running:
                     broker.topics.put(config)
                     await broker.register_now()
+            for server in self._name_servers if order else ():
+                server.order_topic(name, dict.fromkeys(names, queues))
 
         self._check_running().run(work)
 
@@ -325,7 +331,7 @@ class EmbeddedCluster:
 
         async def work() -> None:
             for server in self._name_servers:
-                server.table.delete_topic(name)
+                server.forget_topic(name)
             for broker in self._brokers.values():
                 if broker.running:
                     broker.delete_topic(name)

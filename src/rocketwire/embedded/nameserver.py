@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -246,6 +246,18 @@ class NameServer(Server):
     def _save_config(self) -> None:
         if self._file is not None:
             self._file.save({"configTable": self._config})
+
+    def order_topic(self, topic: str, queues: Mapping[str, int]) -> None:
+        """Note how many queues of an ordered topic each broker has."""
+        text = ";".join(f"{broker}:{count}" for broker, count in queues.items())
+        self._config.setdefault(_ORDER_NAMESPACE, {})[topic] = text
+        self._save_config()
+
+    def forget_topic(self, topic: str) -> None:
+        """Delete a topic with its ordered-topic configuration."""
+        self.table.delete_topic(topic)
+        if self._config.get(_ORDER_NAMESPACE, {}).pop(topic, None) is not None:
+            self._save_config()
 
     def _put_config(self, call: Call) -> Answer:
         namespace, key = text_field(call.ext, "namespace"), text_field(call.ext, "key")

@@ -308,11 +308,14 @@ class Producer(BlockingClient[ProducerConfig]):
     # -- looking ----------------------------------------------------------------------------
 
     def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be written to, sorted as Java sorts them."""
+        """The queues of a topic that can be written to, in Java's order.
+
+        Those of an ordered or a static topic are listed even while their master is away.
+        """
         deadline = self._deadline()
         name = self._sender.wire_topic(topic)
         operation = locate_topic(self._instance, name, deadline, *self._sender.defaults)
-        return self._run(operation).queues
+        return self._run(operation).listed
 
     def health(self) -> tuple[BrokerHealth, ...]:
         """What the fault table thinks of each broker, and why."""

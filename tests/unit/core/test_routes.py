@@ -61,6 +61,18 @@ def test_an_ordered_topic_s_configuration_is_honoured() -> None:
     ]
 
 
+def test_an_ordered_topic_keeps_the_queues_of_a_broker_that_is_away() -> None:
+    route = route_of({"broker-a": 2})
+    ordered = TopicRoute(route.queues, route.brokers, "broker-a:2;broker-b:1", {})
+    entry = refresh(World(topics={"T": ordered}))
+    assert [(q.broker, q.id) for q in entry.listed] == [
+        ("broker-a", 0),
+        ("broker-a", 1),
+        ("broker-b", 0),
+    ]
+    assert [(q.broker, q.id) for q in entry.queues] == [("broker-a", 0), ("broker-a", 1)]
+
+
 def test_another_order_is_no_change() -> None:
     hook = Changes()
     world = World(hooks=(hook,))

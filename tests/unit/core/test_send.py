@@ -19,6 +19,7 @@ from rocketwire.message import Message, MessageQueue, SendStatus
 from rocketwire.testing.simulated_network import Answer, Hang, Refuse, Reset
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.properties import decode_properties
+from rocketwire.wire.route import TopicRoute
 
 
 def test_a_message_arrives_with_all_that_a_broker_needs() -> None:
@@ -250,6 +251,34 @@ def test_ordered_retries_stay_on_the_queue() -> None:
     result = world.send(Message("T", b"x", sharding_key="order-1"))
     assert {a.queue for a in result.attempts} == {result.queue}
     assert len(result.attempts) == 2
+
+
+def _away(world: World, broker: str) -> None:
+    """Take a broker out of an ordered topic's route, as a name server does when it dies."""
+    left = route_of({name: 4 for name in world.names if name != broker})
+    conf = ";".join(f"{name}:4" for name in world.names)
+    world.routes["T"] = TopicRoute(left.queues, left.brokers, conf, {})
+    world.instance.routes.update("T", world.routes["T"])
+
+
+def test_a_key_of_an_ordered_topic_waits_for_its_broker_and_does_not_move() -> None:
+    world = World(3)
+    place = world.send(Message("T", b"x", sharding_key="order-1")).queue
+    _away(world, place.broker)
+    with pytest.raises(SendFailedError, match=f"broker {place.broker} has no master") as caught:
+        world.send(Message("T", b"x", sharding_key="order-1"))
+    assert caught.value.outcome is Outcome.NOT_SENT
+    world.routes["T"] = route_of(dict.fromkeys(world.names, 4))
+    world.instance.routes.update("T", world.routes["T"])
+    assert world.send(Message("T", b"x", sharding_key="order-1")).queue == place
+
+
+def test_messages_without_a_key_step_around_the_broker_that_an_ordered_topic_misses() -> None:
+    world = World(3)
+    _away(world, "broker-b")
+    for selector in (None, "round_robin", "random_queue"):
+        used = {world.send(selector=selector).queue.broker for _ in range(24)}
+        assert used == {"broker-a", "broker-c"}
 
 
 def test_a_sharding_key_goes_where_java_sends_it() -> None:

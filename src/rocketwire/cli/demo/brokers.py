@@ -89,7 +89,7 @@ def _plain_producer(server: str) -> Producer:
 
 def _make_topics(cluster: EmbeddedCluster) -> None:
     for topic in ("orders", "orders-plain", "ledger"):
-        cluster.create_topic(topic, QUEUES)
+        cluster.create_topic(topic, QUEUES, order=topic == "ledger")
 
 
 def _tell_story(

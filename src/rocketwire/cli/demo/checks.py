@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from rocketwire.cli.demo.load import Client
+from rocketwire.cli.demo.load import Client, LedgerClient
+from rocketwire.message import MessageQueue
 from rocketwire.sync.reader import Reader
 
 
@@ -52,24 +53,25 @@ def check_failures(client: Client) -> Check:
     )
 
 
-def check_order(reader: Reader, client: Client) -> Check:
-    """Entries of each account were stored in order, once repeats are left out.
-
-    While a broker is gone from the route, its accounts move to another queue, as in Java: so the
-    order is that of the store times, over all queues.
-    """
-    entries = [
-        (str(message.sharding_key), message.stored_at, int(message.body))
-        for message in reader.read(client.topic)
-    ]
+def check_order(reader: Reader, client: LedgerClient) -> Check:
+    """Each account has one queue, in which its entries stand in order, repeats left out."""
     seen: dict[str, int] = {}
-    gaps = 0
-    for key, _, place in sorted(entries):
-        last = seen.get(key, 0)
-        gaps += place > last + 1
-        seen[key] = max(last, place)
+    places: dict[str, set[MessageQueue]] = defaultdict(set)
+    entries = gaps = 0
+    for queue in reader.queues(client.topic):
+        for message in reader.read(queue):
+            key, place = str(message.sharding_key), int(message.body)
+            last = seen.get(key, 0)
+            entries += 1
+            gaps += place > last + 1
+            seen[key] = max(last, place)
+            places[key].add(queue)
+    moved = sum(len(queues) > 1 for queues in places.values())
+    acknowledged = client.last_acknowledged()
+    missing = sum(seen.get(key, 0) < place for key, place in acknowledged.items())
     return Check(
-        "ordered messages: each account's entries are stored in order",
-        gaps == 0,
-        f"{len(seen)} accounts, {len(entries):,} entries, {gaps} gaps",
+        "ordered messages: each account's entries are in one queue, in order, with none missing",
+        gaps == moved == missing == 0,
+        f"{len(seen)} accounts, {entries:,} entries, {gaps} gaps, {moved} accounts moved, "
+        f"{missing} cut short",
     )

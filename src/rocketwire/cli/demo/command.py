@@ -65,9 +65,9 @@ def demo(
         here.note("the Spark part is left out: pip install 'rocketwire[spark]' brings it")
     with stop_requested() as stop:
         try:
-            with EmbeddedCluster(BROKERS) as cluster:
+            with EmbeddedCluster(BROKERS, order_routes=True) as cluster:
                 here.say(f"Started an embedded cluster: {BROKERS} brokers at {cluster.name_server}")
-                here.say("  with EmbeddedCluster(brokers=3) as cluster: ...\n")
+                here.say("  with EmbeddedCluster(brokers=3, order_routes=True) as cluster: ...\n")
                 held = _Demo(here, stop, out, picture).run(
                     cluster, seconds=seconds, seed=seed, with_spark=with_spark
                 )

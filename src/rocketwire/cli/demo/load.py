@@ -112,6 +112,14 @@ class LedgerClient(Client):
             stream = ledger_entries(self.topic, f"account-{account}")
             self._begin(lambda s=stream: self._send_all(s, stop), f"{self.name}-{account}")  # type: ignore[misc]
 
+    def last_acknowledged(self) -> dict[str, int]:
+        """The last entry of each account that was acknowledged."""
+        last: dict[str, int] = {}
+        for key in self.acknowledged:
+            account, _, place = key.rpartition("-")
+            last[account] = max(last.get(account, 0), int(place))
+        return last
+
     def _send(self, message: Message) -> None:
         """Try until it is stored: an entry that is left out would spoil all later ones."""
         while not self._stop.is_set():

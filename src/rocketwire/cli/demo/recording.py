@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketwire.cli.demo.checks import Check
-from rocketwire.cli.demo.load import Client, Sample, VerdictLog, quantile
+from rocketwire.cli.demo.load import Client, LedgerClient, Sample, VerdictLog, quantile
 from rocketwire.cli.demo.plots import Band, Bar, Line, bar_plot, line_plot
 from rocketwire.cli.demo.story import FaultPeriod
 from rocketwire.cli.output import milliseconds
@@ -24,7 +24,7 @@ class Recording:
     seconds: float
     ours: Client
     plain: Client
-    ledger: Client
+    ledger: LedgerClient
     faults: list[FaultPeriod]
     verdicts: VerdictLog
     checks: list[Check] = field(default_factory=list)
