@@ -9,7 +9,7 @@ import pytest
 
 from rocketwire.cli.doctor.brokers import version_name
 from rocketwire.cli.doctor.reach import Peer, kind_of_host, look_at
-from rocketwire.cli.doctor.servers import is_refused_for_credentials
+from rocketwire.cli.doctor.servers import is_about_identity, is_refused_for_credentials
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.command import RESPONSE, Command, reply_from
 
@@ -265,6 +265,7 @@ def test_tls_where_the_server_has_none_is_told(rocketwire, cluster):
         (16, "the topic has no permission", True),
         (1, "org.apache.rocketmq.acl.common.AclException: No accessKey is configured", True),
         (1, "[10015:signature-failed] unable to calculate a request signature", True),
+        (1, "org.apache.rocketmq.acl.common.AclException: No acl config for somebody", True),
         (1, "java.lang.NullPointerException", False),
         (0, "authentication is fun", False),
     ],
@@ -272,6 +273,38 @@ def test_tls_where_the_server_has_none_is_told(rocketwire, cluster):
 def test_refusals_for_credentials_are_known_by_code_and_by_words(code, remark, is_refusal):
     reply = reply_from(Command(code, remark=remark, flag=RESPONSE))
     assert is_refused_for_credentials(reply) is is_refusal
+
+
+@pytest.mark.parametrize(
+    ("remark", "is_nobody"),
+    [
+        ("AclException: No acl config for somebody", True),
+        ("AclException: No accessKey is configured", True),
+        ("Check signature failed", True),
+        ("Topic orders no default permission to PUB", False),
+    ],
+)
+def test_refusals_of_a_person_are_told_from_refusals_of_a_deed(remark, is_nobody):
+    assert is_about_identity(remark) is is_nobody
+
+
+def test_a_server_that_wants_our_certificate_is_not_said_to_have_a_bad_one(
+    rocketwire, server_context, tmp_path
+):
+    authority, context = server_context
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.configure_trust(context)
+    with EmbeddedCluster(1, tls=context) as strict:
+        done = rocketwire(
+            "doctor",
+            *("-o", "tls=true", "-o", f"tls_ca_file={tmp_path / 'ca.pem'}", "--json"),
+            cluster=strict,
+        )
+    assert done.code == 1
+    (ill,) = findings(done, "ill")
+    assert "refused us" in ill["means"]
+    assert "tls_cert_file" in ill["remedy"][0]
 
 
 @pytest.mark.parametrize(

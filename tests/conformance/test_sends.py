@@ -242,7 +242,9 @@ def test_a_delayed_message_comes_later_and_says_so(shell, target) -> None:
     topic = target.topic(1)
     began = time.time()
     shell.send(Message(topic, b"later", delay_level=1))
-    assert shell.read(topic) == []
+    early = shell.read(topic)
+    if time.time() - began < 0.9:  # a busy machine may take longer than the delay
+        assert early == []
     (stored,) = read_all(shell, topic, 1)
     assert stored.body == b"later"
     assert stored.stored_at.timestamp() - began >= 0.9

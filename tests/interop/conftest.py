@@ -66,7 +66,8 @@ class Meeting:
     def producer(self, **options: Any) -> str:
         """The producer shared by all tests of this pair, or with options one of its own."""
         if not options:
-            return running.shared(f"producer-{self!r}", self._shared_producer)
+            key = f"producer-{self.target.name_server}-{id(self.client)}"
+            return running.shared(key, self._shared_producer)
         name = running.unique("producer")
         self.call("producer.start", producer=name, group=name, **options)
         self._started.append(("producer.stop", {"producer": name}))

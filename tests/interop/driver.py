@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -70,12 +71,18 @@ class Driver:
         self.call("ping", limit=120)
         return self
 
+    @property
+    def alive(self) -> bool:
+        """Whether the program still runs; some commands of ``mqadmin`` end their process."""
+        return self._process is not None and self._process.poll() is None
+
     def __exit__(self, *_: object) -> None:
         process = self._process
         if process is None:
             return
         if process.stdin is not None:
-            process.stdin.close()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
@@ -101,8 +108,12 @@ class Driver:
         line = json.dumps({"call": number, "command": command, **arguments}, default=_to_json)
         with self._lock:
             self._waiting[number] = future
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
+            try:
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+            except BrokenPipeError:
+                del self._waiting[number]
+                raise RuntimeError(f"{self.name} ended before {command}:\n{self._said()}") from None
         return future
 
     def _read(self) -> None:
@@ -125,9 +136,12 @@ class Driver:
         with self._lock:
             left = list(self._waiting.values())
             self._waiting.clear()
-        text = self.errors.read_text(errors="replace")[-3000:] if self.errors.exists() else ""
+        text = self._said()
         for future in left:
             future.set_exception(RuntimeError(f"{self.name} ended:\n{text}"))
+
+    def _said(self) -> str:
+        return self.errors.read_text(errors="replace")[-3000:] if self.errors.exists() else ""
 
 
 class JavaDriver(Driver):

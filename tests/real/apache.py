@@ -32,7 +32,7 @@ START_LIMIT = 120.0
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """Starts fast and stays small; benchmarks pass their own options instead."""
 
-_OPENED = (
+OPENED = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
@@ -137,7 +137,7 @@ def _java(version: str, options: Sequence[str], folder: Path, role: str) -> list
         "-Xms64m",
         "-Xmx256m",
         "-XX:MaxDirectMemorySize=256m",
-        *_OPENED,
+        *OPENED,
         f"-Duser.home={folder}",
         f"-Djava.io.tmpdir={folder}",
         "-Djava.net.preferIPv4Stack=true",
@@ -262,6 +262,11 @@ class ApacheCluster:
         """The address clients are given."""
         return self.server.address
 
+    @property
+    def alive(self) -> bool:
+        """Whether every process still runs; false before the start and after the end, too."""
+        return all(process.alive for process in self._processes())
+
     def broker(self, name: str) -> ApacheBroker:
         return next(broker for broker in self.brokers if broker.name == name)
 
@@ -307,7 +312,11 @@ class ApacheCluster:
         def ready() -> bool:
             # A topic every broker has; any answer, a refusal by ACL included, shows it serves.
             self.ask(broker.listen, 30, {"topic": "SELF_TEST_TOPIC", "queueId": 0})
-            return f'"{broker.address}"'.encode() in self.ask(self.name_server, 106).body
+            if f'"{broker.address}"'.encode() not in self.ask(self.name_server, 106).body:
+                return False
+            # It samples its figures every second, and has no answer for who asks before the first.
+            status = self.ask(broker.listen, 28)
+            return "NoSuchElementException" not in (status.remark or "")
 
         self._await(ready, broker, limit)
 

@@ -12,8 +12,9 @@ if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
 
 from tests.interop.driver import JavaDriver  # noqa: E402  (needs the path above)
-from tests.real import jars, running  # noqa: E402
+from tests.real import jars, running, settings  # noqa: E402
 from tests.real.apache import ApacheCluster  # noqa: E402
+from tests.real.settings import ADMIN, WRITER, TlsFiles  # noqa: E402
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,3 +60,25 @@ def topic(cluster: ApacheCluster) -> str:
     name = running.unique("topic")
     cluster.create_topic(name)
     return name
+
+
+@pytest.fixture(scope="session")
+def tls_files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    return settings.make_tls_files(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def guarded(version: str) -> ApacheCluster:
+    """A cluster with ACL."""
+    return running.shared(
+        f"acl-{version}", lambda: ApacheCluster(version, brokers=1, acl=[ADMIN, WRITER])
+    )
+
+
+@pytest.fixture
+def encrypted(version: str, tls_files: TlsFiles) -> ApacheCluster:
+    """A cluster that insists on TLS and on the client's certificate."""
+    return running.shared(
+        f"tls-{version}",
+        lambda: ApacheCluster(version, brokers=1, tls=tls_files, mutual_tls=True),
+    )

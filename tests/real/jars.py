@@ -22,6 +22,9 @@ VERSIONS = ("4.9.7", "5.3.3", "5.5.0")
 
 _HERE = Path(__file__).parent
 _POM = _HERE / "pom.xml"
+PROXY_POM = _HERE / "proxy-pom.xml"
+"""Names the jars of the proxy, which has a class path of its own."""
+
 _MAVEN_LIMIT = 540.0
 _COMPILE_LIMIT = 120.0
 
@@ -61,34 +64,34 @@ def locked(path: Path, limit: float = _MAVEN_LIMIT) -> Iterator[None]:
         yield
 
 
-def require_tools(version: str) -> None:
+def require_tools(version: str, pom: Path = _POM) -> None:
     """Skip the calling test, saying why, where ``version`` cannot be run on this machine.
 
     Once the jars are in the cache Maven is no longer needed, and its absence is no reason to skip.
     """
-    needed = ["java"] if _is_complete(_library(version)) else ["java", "mvn"]
+    needed = ["java"] if _is_complete(_library(version, pom)) else ["java", "mvn"]
     missing = [tool for tool in needed if shutil.which(tool) is None]
     if missing:
         pytest.skip(f"Apache RocketMQ {version} needs {' and '.join(missing)} on the PATH")
 
 
-def class_path(version: str) -> str:
+def class_path(version: str, pom: Path = _POM) -> str:
     """A class path with every jar of ``version``, downloading them on first use."""
-    library = _library(version)
+    library = _library(version, pom)
     if not _is_complete(library):
         with locked(cache_folder() / f"{version}.lock"):
             if not _is_complete(library):
-                _download(version, library)
+                _download(version, library, pom)
     return f"{library}/*"
 
 
-def compiled(version: str, sources: Sequence[Path]) -> str:
+def compiled(version: str, sources: Sequence[Path], pom: Path = _POM) -> str:
     """A class path with ``sources`` compiled against the jars of ``version``, jars included.
 
     The output folder is named by the text of the sources, so an edited program is compiled again
     and two checkouts with different programs share one cache.
     """
-    jars = class_path(version)
+    jars = class_path(version, pom)
     classes = cache_folder() / version / f"classes-{fingerprint(sources)}"
     if not _is_complete(classes):
         with locked(cache_folder() / f"{version}.lock"):
@@ -105,23 +108,23 @@ def fingerprint(sources: Sequence[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _library(version: str) -> Path:
+def _library(version: str, pom: Path) -> Path:
     if version not in VERSIONS:
         raise ValueError(f"version is {version!r}; the pom is tried with {', '.join(VERSIONS)}")
-    return cache_folder() / version / f"lib-{fingerprint([_POM])}"
+    return cache_folder() / version / f"lib-{fingerprint([pom])}"
 
 
 def _is_complete(folder: Path) -> bool:
     return (folder / ".complete").exists()
 
 
-def _download(version: str, library: Path) -> None:
+def _download(version: str, library: Path, pom: Path) -> None:
     shutil.rmtree(library, ignore_errors=True)
     command = [
         "mvn",
         "--quiet",
         "--batch-mode",
-        f"--file={_POM}",
+        f"--file={pom}",
         f"-Drocketmq.version={version}",
         "dependency:copy-dependencies",
         "-DincludeScope=runtime",

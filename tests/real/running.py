@@ -27,8 +27,12 @@ _started: dict[str, Any] = {}
 
 
 def shared(key: str, make: Callable[[], AbstractContextManager[T]]) -> T:
-    """What ``make`` gives, entered at the first call with this key and left when the run ends."""
-    if key not in _started:
+    """What ``make`` gives, entered at the first call with this key and left when the run ends.
+
+    A cluster or client that has died in the meantime is made anew: the test in which it died has
+    failed and told why, and all that follow would only fail after it.
+    """
+    if key not in _started or not getattr(_started[key], "alive", True):
         _started[key] = _stack.enter_context(make())
     found: T = _started[key]
     return found

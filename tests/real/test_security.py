@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.conformance.shells import SHELLS
 from tests.interop.driver import JavaDriver, body_of
-from tests.real import running, settings
+from tests.real import settings
 from tests.real.apache import ApacheCluster
 from tests.real.running import unique
 from tests.real.settings import ADMIN, WRITER, Account, TlsFiles
@@ -25,28 +25,6 @@ from rocketwire import (
 )
 
 ADMIN_KEYS = Credentials(ADMIN.access_key, ADMIN.secret_key)
-
-
-@pytest.fixture(scope="session")
-def tls_files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
-    return settings.make_tls_files(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture
-def guarded(version: str) -> ApacheCluster:
-    """A cluster with ACL."""
-    return running.shared(
-        f"acl-{version}", lambda: ApacheCluster(version, brokers=1, acl=[ADMIN, WRITER])
-    )
-
-
-@pytest.fixture
-def encrypted(version: str, tls_files: TlsFiles) -> ApacheCluster:
-    """A cluster that insists on TLS and on the client's certificate."""
-    return running.shared(
-        f"tls-{version}",
-        lambda: ApacheCluster(version, brokers=1, tls=tls_files, mutual_tls=True),
-    )
 
 
 @pytest.fixture(params=list(SHELLS))

@@ -129,6 +129,14 @@ def _explain_tls(report: Report, check: str, address: str, error: RocketMQError)
             "it answers unencrypted requests, so TLS is probably off there",
             "leave out tls=true, or turn TLS on at the server (tls.server.mode=enforcing)",
         )
+    elif "alert" in text.lower():
+        # An alert is the server's word: it has looked at our certificate, or missed it.
+        report.ill(
+            check,
+            f"TLS failed: {text}",
+            "the server speaks TLS, but refused us: it wants a certificate of ours that it trusts",
+            "-o tls_cert_file=client.pem -o tls_key_file=client.key",
+        )
     elif "certificate" in text.lower():
         report.ill(
             check,
@@ -160,7 +168,9 @@ def is_refused_for_credentials(reply: Reply) -> bool:
 
 def is_about_identity(remark: str) -> bool:
     """Whether a refusal says that we are nobody, rather than that we may not do this."""
-    words = ("signature", "accesskey", "access key", "username", "user:", "authenticat")
+    # The last is 4.x's word for an access key that it does not know.
+    words = ("signature", "accesskey", "access key", "username", "user:", "authenticat",
+             "no acl config")  # fmt: skip
     return any(word in remark.lower() for word in words)
 
 
