@@ -7,9 +7,10 @@ import contextlib
 import json
 import multiprocessing
 import os
+import queue
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.fork.forking import Child, bodies, send_all
 
 from rocketwire import AsyncProducer, Message, Producer, Reader, registry
 from rocketwire.embedded import EmbeddedCluster
-from rocketwire.errors import ClientClosedError
+from rocketwire.errors import ClientClosedError, Outcome, SendFailedError
 from rocketwire.status import read_statuses
 from rocketwire.wire.trace_record import TRACE_TOPIC, decode_trace
 
@@ -198,6 +199,121 @@ def test_what_was_submitted_before_the_fork_is_sent_by_the_parent_alone(
     assert stored(cluster) == Counter([*bodies("parent", 500), b"child"])
 
 
+@pytest.mark.parametrize("auto_batch", [False, True])
+def test_a_delivery_from_before_the_fork_fails_at_once_in_the_child(
+    cluster: EmbeddedCluster, auto_batch: bool
+) -> None:
+    with Producer(cluster.name_server, group="orders", auto_batch=auto_batch) as producer:
+        early = producer.submit(Message("orders", b"early"))
+        early.result(30)
+        for name in ("broker-a", "broker-b"):
+            cluster.broker(name).hang()
+        late = producer.submit(Message("orders", b"late"))
+
+        def work() -> tuple[bool, str, Outcome, int]:
+            told: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+            late.add_done_callback(lambda delivery: told.put(delivery.exception()))
+            error = told.get(timeout=30)
+            assert late.done()
+            assert late.exception() is error
+            with pytest.raises(SendFailedError):
+                late.result()
+            producer.flush(30)
+            assert isinstance(error, SendFailedError)
+            return early.done(), str(error), error.outcome, early.result().offset
+
+        is_done, text, outcome, offset = Child(work).result()
+        assert is_done
+        assert offset == early.result().offset
+        assert outcome is Outcome.MAYBE_STORED
+        assert "the parent sends it" in text
+        assert not late.done()
+        for name in ("broker-a", "broker-b"):
+            cluster.broker(name).heal()
+        assert late.result(30)
+    assert stored(cluster) == Counter([b"early", b"late"])
+
+
+@pytest.mark.parametrize("auto_batch", [False, True])
+def test_an_asyncio_delivery_from_before_the_fork_fails_at_once_in_the_child(
+    cluster: EmbeddedCluster, auto_batch: bool
+) -> None:
+    async def parent() -> tuple[str, str]:
+        options = {"group": "orders", "auto_batch": auto_batch}
+        async with AsyncProducer(cluster.name_server, **options) as producer:
+            early = await producer.submit(Message("orders", b"early"))
+            await early
+            for name in ("broker-a", "broker-b"):
+                cluster.broker(name).hang()
+            late = await producer.submit(Message("orders", b"late"))
+
+            async def use() -> tuple[str, str]:
+                assert early.done()
+                assert late.done()
+                with pytest.raises(SendFailedError) as failed:
+                    await late
+                assert failed.value.outcome is Outcome.MAYBE_STORED
+                with pytest.raises(ClientClosedError) as refused:
+                    await producer.send(Message("orders", b"child"))
+                await producer.shutdown()
+                return str(failed.value), str(refused.value)
+
+            texts = await asyncio.to_thread(Child(lambda: _on_new_loop(use())).result)
+            assert not late.done()
+            for name in ("broker-a", "broker-b"):
+                cluster.broker(name).heal()
+            assert await late
+            return texts
+
+    failed, refused = asyncio.run(parent())
+    assert "the parent sends it" in failed
+    assert "make a new one in the child" in refused
+    assert stored(cluster) == Counter([b"early", b"late"])
+
+
+def _on_new_loop(work: Coroutine[Any, Any, Any]) -> Any:
+    """In a child that was forked inside a running loop."""
+    asyncio._set_running_loop(None)
+    return asyncio.run(work)
+
+
+def test_a_child_that_never_sends_opens_nothing_and_starts_no_thread(
+    cluster: EmbeddedCluster, producer: Producer, tmp_path: Path
+) -> None:
+    options = {"trace": True, "telemetry": tmp_path / "t", "status": tmp_path / "status.json"}
+    with (
+        Producer(cluster.name_server, group="rich", **options) as rich,
+        Reader(cluster.name_server) as reader,
+    ):
+        send_all(rich, [b"x"])
+        assert reader.queues("orders")
+
+        def work() -> tuple[list[str], int]:
+            producer.flush(30)
+            return [thread.name for thread in threading.enumerate()], open_sockets()
+
+        before = open_sockets()
+        names, count = Child(work).result()
+        assert len(names) == 1
+        # What is left is the cluster's, which runs in this process.
+        assert count < before or not before
+        send_all(rich, [b"y"])
+        assert sum(1 for _ in reader.read("orders")) == 2
+
+
+def open_sockets() -> int:
+    """Sockets that this process has open; 0 where nobody tells."""
+    numbers = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
+    return sum(_is_socket(number) for number in numbers)
+
+
+def _is_socket(number: str) -> bool:
+    try:
+        return os.readlink(f"/proc/self/fd/{number}").startswith("socket:")
+    except OSError:
+        return False
+
+
 def test_shutting_down_in_the_child_leaves_the_parent_running(
     cluster: EmbeddedCluster, producer: Producer
 ) -> None:
@@ -332,6 +448,7 @@ def test_parent_and_child_show_a_status_each(cluster: EmbeddedCluster, tmp_path:
             pause.wait(0.01)
 
         def work() -> list[int]:
+            send_all(producer, [b"child"])  # from then on the child has a producer, too
             while len(found := read_statuses(path)) < 2:
                 pause.wait(0.01)
             producer.shutdown()

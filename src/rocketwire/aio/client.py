@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import warnings
 import weakref
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from rocketwire.registry import join_instance, leave_instance
 
 C = TypeVar("C", bound=ClientConfig)
 T = TypeVar("T")
+
+_live: weakref.WeakSet[AsyncClient[ClientConfig]] = weakref.WeakSet()
 
 
 class AsyncClient(Generic[C]):
@@ -42,11 +45,12 @@ class AsyncClient(Generic[C]):
             ConfigError: it does not go with the clients whose instance it shares, or a file named
                 in the TLS settings can't be used.
         """
-        if self._state == "closed":
-            raise ClientClosedError(f"this {self._what} was shut down: make a new one")
+        if self._state in {"closed", "inherited"}:
+            raise self._not_running()
         if self._state == "new":
             self._open()
             self._state = "running"
+            _live.add(self)  # type: ignore[arg-type]  # any config will do there
         return self
 
     async def shutdown(self) -> None:
@@ -58,6 +62,7 @@ class AsyncClient(Generic[C]):
         try:
             await self._closing()
         finally:
+            _live.discard(self)  # type: ignore[arg-type]
             self._upkeep.stop()
             self._left()
             leave_instance(self._instance, self._config.hooks)
@@ -116,7 +121,17 @@ class AsyncClient(Generic[C]):
                 f"this {self._what} was not started: use it in an async with statement, "
                 "or await start()"
             )
+        if self._state == "inherited":
+            return ClientClosedError(
+                f"this {self._what} belongs to the event loop of the parent process: "
+                "make a new one in the child"
+            )
         return ClientClosedError(f"this {self._what} was shut down: make a new one")
+
+    def after_fork(self) -> None:
+        """In a forked child: leave it to the parent, whose loop and sockets these are."""
+        if self._state == "running":
+            self._state = "inherited"
 
     @property
     def client_id(self) -> str:
@@ -166,3 +181,12 @@ def _weakly(method: Callable[[], None]) -> Callable[[], None]:
             found()
 
     return call
+
+
+def _disown_all() -> None:
+    for client in list(_live):
+        client.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

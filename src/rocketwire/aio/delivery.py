@@ -14,7 +14,7 @@ from typing import Any, cast
 from rocketwire.aio.driver import Driver, Run
 from rocketwire.core.accumulate import Lot
 from rocketwire.core.effects import Gate, Op
-from rocketwire.core.turns import Turns
+from rocketwire.core.turns import Turns, left_to_parent
 from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.message import SendResult
 
@@ -40,6 +40,7 @@ class Room:
         "_messages",
         "_quiet",
         "held",
+        "is_inherited",
         "turns",
         "visitors",
     )
@@ -54,6 +55,8 @@ class Room:
         self.held = 0
         self.visitors = 0
         self.turns = Turns()
+        #: Whether this is a forked child, and what is in flight is the parent's.
+        self.is_inherited = False
 
     def take(self, messages: int, size: int) -> bool:
         """Take room if there is any, and nobody waits for it."""
@@ -264,25 +267,28 @@ class SingleDelivery(Run[SendResult | None], Delivery):
 
     def done(self) -> bool:
         """Whether the answer is there."""
+        if not self.is_over and self._room.is_inherited:
+            # Nobody here will ever have the answer; whoever was to be told is so in the parent.
+            self._error, self._listeners, self.is_over = left_to_parent(), None, True
         return self.is_over
 
     def result(self) -> SendResult:
         """The answer, if it is there."""
+        if not self.done():
+            raise _no_answer()
         if self._error is not None:
             raise self._error
-        if not self.is_over:
-            raise _no_answer()
         return cast("SendResult", self._result)
 
     def exception(self) -> Exception | None:
         """Why the send failed; None if it did not."""
-        if not self.is_over:
+        if not self.done():
             raise _no_answer()
         return self._error
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
         """Call ``callback(delivery)`` on the loop when the answer is there, or now if it is."""
-        if self.is_over:
+        if self.done():
             self._tell(callback)
         elif self._listeners is None:
             self._listeners = [callback]
@@ -291,7 +297,7 @@ class SingleDelivery(Run[SendResult | None], Delivery):
 
     def cancel(self) -> None:
         """Give the message up, if there is no answer yet."""
-        if self.give_up():
+        if not self.done() and self.give_up():
             outcome = Outcome.MAYBE_STORED if self.issued else Outcome.NOT_SENT
             self.settled(None, SendFailedError(f"{outcome.value}: cancelled", outcome=outcome))
 

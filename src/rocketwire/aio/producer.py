@@ -113,6 +113,13 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         else:  # the disk may be slow, and the loop has other things to do
             await asyncio.to_thread(self._reporting.close)
 
+    def after_fork(self) -> None:
+        """In a forked child: leave it, and what is in flight, to the parent."""
+        super().after_fork()
+        self._room.is_inherited = True
+        if self._accumulator is not None:
+            self._accumulator.disown()
+
     def _left(self) -> None:
         leave_group(self._instance, self._sender.group)
 

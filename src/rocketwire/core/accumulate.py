@@ -25,6 +25,7 @@ from rocketwire.core.ordering import PATIENCE, Ticket, not_sent_after
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import best_queue, hash_queue
 from rocketwire.core.send import Sender
+from rocketwire.core.turns import left_to_parent
 from rocketwire.core.validate import check_message
 from rocketwire.errors import BrokerError, Outcome, RouteError, SendFailedError
 from rocketwire.hooks import call_hooks
@@ -47,7 +48,7 @@ class Lane:
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.open: Lot | None = None
-        self.under_way = 0
+        self.under_way: set[Lot] = set()
 
 
 class Lot:
@@ -242,7 +243,7 @@ class Accumulator:
     def _close(self, lot: Lot) -> None:
         """Let no further message into a lot. Called under the lock."""
         lot.is_closed = True
-        lot.lane.under_way += 1
+        lot.lane.under_way.add(lot)
         if lot.lane.open is lot:
             lot.lane.open = None
 
@@ -252,6 +253,16 @@ class Accumulator:
             waiting = [lane.open for lane in self._lanes.values() if lane.open is not None]
         for lot in waiting:
             lot.gate.open()
+
+    def disown(self) -> None:
+        """In a forked child: the lots are the parent's, and those who hold deliveries are told."""
+        # Without the lock, which another thread may have held; there is no other thread now.
+        for lane in self._lanes.values():
+            for lot in [lane.open, *lane.under_way]:
+                if lot is not None and not lot.over.is_open:
+                    lot.finish(left_to_parent())
+                    lot.over = Gate()  # whoever waits at the old one does so in the parent
+                    lot.over.open()
 
     # -- sending ----------------------------------------------------------------------------
 
@@ -291,7 +302,7 @@ class Accumulator:
         with self._lock:
             if not lot.is_closed:
                 self._close(lot)
-            lane.under_way -= 1
+            lane.under_way.discard(lot)
             if not lane.under_way:
                 after = lane.open
                 if after is None and self._lanes.get(lane.kind) is lane:

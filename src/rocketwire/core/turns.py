@@ -1,4 +1,4 @@
-"""What was submitted before a moment: ``flush`` waits for that, and for nothing that comes later.
+"""What was submitted before a moment: before a flush, which waits for it, or before a fork.
 
 Deliveries enter the turn that is current when they are handed over, and leave it when their
 outcome is known. A flush closes the turn; what is submitted from then on belongs to the next one.
@@ -10,6 +10,7 @@ Nothing here locks: the room that owns the turns does, where several threads sub
 from __future__ import annotations
 
 from rocketwire.core.effects import Gate
+from rocketwire.errors import Outcome, SendFailedError
 
 
 class Turn:
@@ -46,3 +47,12 @@ class Turns:
             self._closed.append(self.current)
             self.current = Turn()
         return list(self._closed)
+
+
+def left_to_parent() -> SendFailedError:
+    """What a forked child is told of a message that was under way when the process forked."""
+    return SendFailedError(
+        "maybe stored: it was submitted before the process forked, so the parent sends it and "
+        "gets the answer",
+        outcome=Outcome.MAYBE_STORED,
+    )

@@ -6,7 +6,9 @@ with it. It starts with the client, but loads and opens nothing until there is s
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -49,6 +51,7 @@ class Background:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_event: asyncio.Event | None = None
         self._driver: Driver | None = None
+        self._own_driver: Driver | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -99,6 +102,21 @@ class Background:
             thread.join(timeout)
         self._refuse_all()
 
+    def let_go(self) -> None:
+        """In a forked child: close the sockets here; they, and the thread, are the parent's.
+
+        Only the numbers: closing transports would also tell the poller, which is the parent's.
+        The numbers stay taken, because the transports may close them in the end.
+        """
+        drivers = [driver for driver in (self._driver, self._own_driver) if driver is not None]
+        numbers = [number for driver in drivers for number in driver.descriptors()]
+        if numbers:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for number in numbers:
+                with contextlib.suppress(OSError):
+                    os.dup2(nothing, number)
+            os.close(nothing)
+
     def _refuse_all(self) -> None:
         """Nobody will run what was handed over: tell those who wait for it."""
         why = f": {self._failure}" if self._failure is not None else ""
@@ -135,7 +153,7 @@ class Background:
         driver = self._driver = Driver(self._config, clock=self._instance.clock)
         # Probes and heartbeats have connections of their own: what a busy sender queues up must
         # not make a broker look slow to them.
-        own_driver = Driver(self._config, clock=self._instance.clock)
+        own_driver = self._own_driver = Driver(self._config, clock=self._instance.clock)
         upkeep = Upkeep(self._instance, own_driver, on_routes=self._on_routes)
         self._ready.set()
         if self._config.background:

@@ -21,6 +21,8 @@ from rocketwire.sync.driver import Driver
 C = TypeVar("C", bound=ClientConfig)
 T = TypeVar("T")
 
+#: What a parent's threads use, in a forked child.
+_left_behind: list[Background] = []
 _live: weakref.WeakSet[BlockingClient[ClientConfig]] = weakref.WeakSet()
 
 
@@ -47,11 +49,22 @@ class BlockingClient(Generic[C]):
         with self._start_lock:
             if self._state == "closed":
                 raise ClientClosedError(f"this {self._what} was shut down: make a new one")
-            if self._state == "new":
+            if self._state in {"new", "inherited"}:
                 self._open()
                 self._state = "running"
                 _live.add(self)  # type: ignore[arg-type]  # any config will do there
         return self
+
+    def _make_ready(self) -> None:
+        """Called before any use, unless it is running.
+
+        Raises:
+            ClientClosedError: it was not started, or was shut down.
+        """
+        if self._state == "inherited":
+            self.start()
+        elif self._state != "running":
+            raise self._not_running()
 
     def shutdown(self) -> None:
         """Finish what is under way, and close; a second call does nothing."""
@@ -60,10 +73,10 @@ class BlockingClient(Generic[C]):
             self._state = "closed"
         if not was_running:
             return
-        _live.discard(self)  # type: ignore[arg-type]
         try:
             self._closing()
         finally:
+            _live.discard(self)  # type: ignore[arg-type]
             leave_instance(self._instance, self._config.hooks)
             self._pool.close()
 
@@ -104,13 +117,13 @@ class BlockingClient(Generic[C]):
 
     def _run(self, operation: Op[T]) -> T:
         if self._state != "running":
-            raise self._not_running()
+            self._make_ready()
         return self._driver.run(operation)
 
     def _deadline(self) -> float:
         """For requests that are no sends."""
         if self._state != "running":
-            raise self._not_running()
+            self._make_ready()
         return self._instance.clock() + self._config.request_timeout
 
     def _not_running(self) -> ClientClosedError:
@@ -123,17 +136,24 @@ class BlockingClient(Generic[C]):
     @property
     def client_id(self) -> str:
         """The id by which brokers know this client; empty before the start."""
+        if self._state == "inherited":
+            self._make_ready()
         return self._instance.client_id if self._state != "new" else ""
 
     def after_fork(self) -> None:
-        """In a forked child: fresh sockets, locks and ids.
+        """In a forked child: let go of what is the parent's.
 
-        The parent's sockets are closed here, never shut down, so that the parent is unharmed.
+        Fresh sockets, locks and ids come with the first use: most children of a program that has
+        a client never use it. The parent's sockets are closed here, never shut down, so that the
+        parent is unharmed.
         """
-        old_pool = self._pool
         self._start_lock = threading.Lock()
-        self._open()
-        old_pool.close()
+        self._pool.close()
+        self._background.let_go()
+        # Its transports would warn that nobody has closed them.
+        _left_behind.append(self._background)
+        if self._state == "running":
+            self._state = "inherited"
 
     def __enter__(self) -> Self:
         return self.start()

@@ -12,7 +12,7 @@ from typing import Any
 
 from rocketwire.core.accumulate import Lot
 from rocketwire.core.effects import Gate
-from rocketwire.core.turns import Turn, Turns
+from rocketwire.core.turns import Turn, Turns, left_to_parent
 from rocketwire.message import SendResult
 
 _log = logging.getLogger("rocketwire.producer")
@@ -21,20 +21,20 @@ _log = logging.getLogger("rocketwire.producer")
 class Delivery:
     """A message that was handed over. Far lighter than a Future: nothing until somebody waits."""
 
-    __slots__ = ("_gate", "_outcome", "_run_callback")
+    __slots__ = ("_callbacks", "_gate", "_outcome")
 
-    def __init__(self, gate: Gate, run_callback: Callable[[Callable[[], Any]], None]) -> None:
+    def __init__(self, gate: Gate, callbacks: CallbackThread) -> None:
         #: Opens when the answer is there.
         self._gate = gate
         self._outcome: SendResult | Exception | None = None
-        self._run_callback = run_callback
+        self._callbacks = callbacks
 
     @abstractmethod
     def _look(self) -> SendResult | Exception:
         """What became of the message; called when the gate is open."""
 
     def _wait(self, timeout: float | None) -> SendResult | Exception:
-        if not self._gate.is_open:
+        if not self.done():
             event = threading.Event()
             self._gate.add_waiter(event.set)
             if not event.wait(timeout):
@@ -45,7 +45,17 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the answer is there."""
+        if self._gate.is_open:
+            return True
+        if self._callbacks.is_inherited:
+            # Nobody here will ever have the answer.
+            self._leave_to_parent()
         return self._gate.is_open
+
+    def _leave_to_parent(self) -> None:
+        self._outcome = left_to_parent()
+        self._gate = Gate()  # whoever waits at the old one does so in the parent
+        self._gate.open()
 
     def result(self, timeout: float | None = None) -> SendResult:
         """Wait for the answer.
@@ -70,7 +80,8 @@ class Delivery:
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
         """Call ``callback(delivery)`` on the callback thread when the answer is there."""
-        self._gate.add_waiter(lambda: self._run_callback(lambda: callback(self)))
+        self.done()  # in a forked child it is, if it was not before
+        self._gate.add_waiter(lambda: self._callbacks.run(lambda: callback(self)))
 
 
 class SingleDelivery(Delivery):
@@ -78,8 +89,8 @@ class SingleDelivery(Delivery):
 
     __slots__ = ()
 
-    def __init__(self, run_callback: Callable[[Callable[[], Any]], None]) -> None:
-        super().__init__(Gate(), run_callback)
+    def __init__(self, callbacks: CallbackThread) -> None:
+        super().__init__(Gate(), callbacks)
 
     def _look(self) -> SendResult | Exception:
         return RuntimeError("a delivery without an outcome")  # can't be: settle sets one
@@ -95,13 +106,11 @@ class BatchedDelivery(Delivery):
 
     __slots__ = ("_lot", "_place")
 
-    def __init__(
-        self, lot: Lot, place: int, run_callback: Callable[[Callable[[], Any]], None]
-    ) -> None:
+    def __init__(self, lot: Lot, place: int, callbacks: CallbackThread) -> None:
         # What the class above does: a call of it costs as much as these stores together.
         self._gate = lot.over
         self._outcome = None
-        self._run_callback = run_callback
+        self._callbacks = callbacks
         self._lot = lot
         self._place = place
 
@@ -113,9 +122,19 @@ class CallbackThread:
     """Runs users' callbacks, one after another, off the thread that reads answers."""
 
     def __init__(self) -> None:
+        self._prepare()
+        #: Whether this is a forked child, and the deliveries that it serves are the parent's.
+        self.is_inherited = False
+
+    def _prepare(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+
+    def disown(self) -> None:
+        """In a forked child: what is queued is the parent's."""
+        self._prepare()
+        self.is_inherited = True
 
     def run(self, callback: Callable[[], Any]) -> None:
         """Call it soon."""

@@ -115,8 +115,9 @@ class Producer(BlockingClient[ProducerConfig]):
             self._traces_over.wait(limit)
 
     def after_fork(self) -> None:
-        """In a forked child: fresh sockets, locks, ids and files."""
+        """In a forked child: fresh sockets, locks, ids and files; what is in flight is not ours."""
         self._reporting.forget()
+        self._callbacks.disown()
         super().after_fork()
 
     # -- sending ----------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class Producer(BlockingClient[ProducerConfig]):
             SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
         """
         if self._state != "running":
-            raise self._not_running()
+            self._make_ready()
         sender = self._sender
         plan = sender.plan(
             message,
@@ -175,7 +176,7 @@ class Producer(BlockingClient[ProducerConfig]):
             SendFailedError: it could not even be written.
         """
         if self._state != "running":
-            raise self._not_running()
+            self._make_ready()
         plan = self._sender.plan(
             message,
             SendMode.ONEWAY,
@@ -206,7 +207,7 @@ class Producer(BlockingClient[ProducerConfig]):
             SendFailedError: there was no room before the deadline.
         """
         if self._state != "running":
-            raise self._not_running()
+            self._make_ready()
         batches, plan = self._accumulator, None
         if (
             batches is None
@@ -244,7 +245,7 @@ class Producer(BlockingClient[ProducerConfig]):
             )
 
     def _hand_over(self, plan: Plan, count: int, size: int) -> Delivery:
-        room, delivery = self._room, SingleDelivery(self._callbacks.run)
+        room, delivery = self._room, SingleDelivery(self._callbacks)
         turn = room.enter()
 
         def done(result: SendResult | None, error: Exception | None) -> None:
@@ -270,7 +271,7 @@ class Producer(BlockingClient[ProducerConfig]):
                     batches.refuse(lot, error)
 
             self._background.run(batches.deliver(lot), done)
-        return BatchedDelivery(lot, place, self._callbacks.run)
+        return BatchedDelivery(lot, place, self._callbacks)
 
     def send_many(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -286,7 +287,7 @@ class Producer(BlockingClient[ProducerConfig]):
             InvalidMessageError: one of them is wrong; nothing was sent.
         """
         if self._state != "running":
-            raise self._not_running()
+            self._make_ready()
         many = ManySender(self._sender, messages, timeout)
         lanes = self._driver.run(many.lanes())
         self._driver.run(run_together([many.run(lane) for lane in lanes]))
@@ -300,6 +301,8 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state == "new":
             raise self._not_running()
+        if self._state == "inherited":
+            return  # nothing was submitted in this process
         if self._accumulator is not None:
             self._accumulator.hurry()
         if not self._room.flush(timeout):
@@ -319,14 +322,14 @@ class Producer(BlockingClient[ProducerConfig]):
 
     def health(self) -> tuple[BrokerHealth, ...]:
         """What the fault table thinks of each broker, and why."""
-        if self._state == "new":
-            raise self._not_running()
+        if self._state != "closed":
+            self._make_ready()
         return self._instance.faults.snapshot(self._instance.clock())
 
     def stats(self) -> ProducerStats:
         """Counters since the start, and latencies per broker."""
-        if self._state == "new":
-            raise self._not_running()
+        if self._state != "closed":
+            self._make_ready()
         return self._snapshot()
 
     def _snapshot(self) -> ProducerStats:
