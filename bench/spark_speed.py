@@ -36,8 +36,8 @@ from pyspark.sql.datasource import (
 
 from bench.acker import acker
 from rocketwire.columns.decode import RecordDecoder
-from rocketwire.columns.records import PullBody
 from rocketwire.columns.schema import select_columns
+from rocketwire.columns.walk import PullBody
 from rocketwire.message import Message, MessageQueue
 from rocketwire.spark import register, session
 from rocketwire.spark.schema import read_schema

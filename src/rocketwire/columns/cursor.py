@@ -11,7 +11,8 @@ import heapq
 from collections.abc import Iterator
 from typing import Final
 
-from rocketwire.columns.records import PullBody
+from rocketwire.columns.buffers import Bytes
+from rocketwire.columns.walk import PullBody
 from rocketwire.message import MessageQueue
 
 MOST_MESSAGES: Final = 1024
@@ -83,7 +84,14 @@ class RangeCursor:
         return len(self._arrived) < 2 * _WINDOW
 
     def answered(
-        self, offset: int, next_offset: int, body: bytes | memoryview, *, offset_delta: int = 0
+        self,
+        offset: int,
+        next_offset: int,
+        body: bytes | memoryview,
+        *,
+        offset_delta: int = 0,
+        slab: Bytes | None = None,
+        at: int = 0,
     ) -> None:
         """A pull brought everything from ``offset`` up to ``next_offset``."""
         stop = min(self.end, self._under_way.pop(offset))
@@ -97,7 +105,9 @@ class RangeCursor:
             heapq.heappush(self._gaps, (reached, stop))
         if not self._is_filtered:
             self._learn(reached - offset, stop - offset, len(body))
-        part = PullBody(self.queue, body, offset_delta, offset, reached) if len(body) else None
+        part = None
+        if len(body):
+            part = PullBody(self.queue, body, offset_delta, offset, reached, slab, at)
         self._arrived[offset] = (reached, part)
 
     def _learn(self, came: int, asked: int, size: int) -> None:

@@ -12,13 +12,17 @@ import pyarrow.compute as pc
 from rocketwire.columns.buffers import Bytes, Int64s, from_matrix, gather_slices
 from rocketwire.columns.ids import hex_matrix
 from rocketwire.columns.property_columns import Included, PropertyTable, TextError
-from rocketwire.columns.records import PullBody, Records, locate, window
+from rocketwire.columns.records import Records, locate, window
 from rocketwire.columns.schema import READ_SCHEMA, ROW_ID_PROPERTY, TIMESTAMP
+from rocketwire.columns.walk import PullBody
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.properties import Property
 
 #: Bytes that are decoded in one go; far below Arrow's 31 bits, and kind to the cache.
 _GROUP_BYTES: Final = 4 * 1024 * 1024
+#: From so many bytes on a batch ends with the buffer that its bodies lie in, so that they need not
+#: be put together first.
+_ENOUGH_BYTES: Final = 1024 * 1024
 #: Microseconds of a timestamp must fit into 64 bits, however odd the milliseconds are.
 _FAR_MS: Final = (2**63 - 1) // 1000
 
@@ -83,7 +87,8 @@ def _groups(bodies: Iterable[PullBody]) -> Iterator[list[PullBody]]:
     group: list[PullBody] = []
     size = 0
     for part in bodies:
-        if group and size + len(part.body) > _GROUP_BYTES:
+        is_elsewhere = size >= _ENOUGH_BYTES and part.slab is not group[-1].slab
+        if group and (is_elsewhere or size + len(part.body) > _GROUP_BYTES):
             yield group
             group, size = [], 0
         if part.body:

@@ -129,12 +129,12 @@ class Deliverer:
     def _work(self) -> None:
         while (part := self._next()) is not None:
             error: Exception | None = None
-            result: SendResult | None = None
+            broker = ""
             try:
-                result = self._deliver(part)
+                broker = self._deliver(part)
             except Exception as failed:  # noqa: BLE001 - who waits must hear of it, whatever it is
                 error = failed
-            self._settle(part, result, error)
+            self._settle(part, broker, error)
 
     def _next(self) -> Part | None:
         with self._changed:
@@ -147,16 +147,15 @@ class Deliverer:
             self._threads -= 1
             return None
 
-    def _settle(self, part: Part, result: SendResult | None, error: Exception | None) -> None:
+    def _settle(self, part: Part, broker: str, error: Exception | None) -> None:
         with self._changed:
             self._held -= 1
             self._held_bytes -= len(part.body)
-            if result is not None:
+            if error is None:
                 count = _rows_of(part)
                 self.report.rows += count
                 self.report.bytes += len(part.body)
-                self.report.by_broker[result.queue.broker] += count
-                self.report.may_repeat += count if result.maybe_duplicate else 0
+                self.report.by_broker[broker] += count
             if error is not None and self._error is None:
                 self._error = error
                 self._is_closed = True
@@ -173,29 +172,35 @@ class Deliverer:
         elif waiting is not None and queue is not None:
             del self._behind[queue]
 
-    def _deliver(self, part: Part) -> SendResult:
+    def _deliver(self, part: Part) -> str:
+        """Send a part until it is stored; returns by which broker."""
         clock = self._parts.clock
         deadline = clock() + self._timeout
         outgoing = self._outgoing(part)
-        failures, may_repeat = 0, False
+        failures, retries, may_repeat = 0, 0, False
         while True:
+            plan = self._plan(part, outgoing, deadline - clock())
             try:
-                result = self._send(part, outgoing, deadline - clock())
+                result = self._send(plan)
             except SendFailedError as error:
                 may_repeat = may_repeat or error.outcome is Outcome.MAYBE_STORED
                 failures += 1
+                retries += max(1, len(error.attempts))
                 if self._is_closed:  # nobody waits for it any more
                     raise
                 if clock() >= deadline or not _may_succeed_later(error):
                     raise _with_rows(error, part) from error
             else:
-                self._count(part, len(result.attempts) + failures, may_repeat=may_repeat)
-                return result
+                if plan.log is not None:
+                    retries += len(result.attempts)
+                    may_repeat = may_repeat or result.maybe_duplicate
+                self._count(part, retries, may_repeat=may_repeat)
+                return self._stored_by(plan, result)
             self._pause(min(_LONGEST_PAUSE, _PAUSE * failures))
 
-    def _send(self, part: Part, outgoing: Outgoing, left: float) -> SendResult:
+    def _plan(self, part: Part, outgoing: Outgoing, left: float) -> Plan:
         is_pinned = part.queue is not None
-        plan = Plan(
+        return Plan(
             outgoing,
             part.queue,
             None if is_pinned else self._selector,
@@ -204,10 +209,25 @@ class Deliverer:
             max(0.001, min(self._sender.config.send_timeout, left)),
             is_pinned,
         )
+
+    def _send(self, plan: Plan) -> SendResult:
         result: SendResult | None = self._parts.run(self._sender.send(plan))
         if result is None:
             raise SendFailedError("no answer", outcome=Outcome.MAYBE_STORED)
         return result
+
+    def _stored_by(self, plan: Plan, result: SendResult) -> str:
+        """The broker that took a part.
+
+        The result tells that, too; but its answer lists an id for each of thousands of rows, so it
+        is read only where the story of the send is longer than one attempt.
+        """
+        entry = self._parts.instance.routes.get(plan.outgoing.topic)
+        if plan.log is None and entry is not None:
+            for broker, address in entry.masters.items():
+                if address == plan.address:
+                    return broker
+        return result.queue.broker
 
     def _count(self, part: Part, retries: int, *, may_repeat: bool) -> None:
         if retries or may_repeat:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rocketwire.columns.buffers import (
     Bools,
@@ -25,7 +24,12 @@ from rocketwire.columns.buffers import (
 )
 from rocketwire.columns.hash import java_hash_column, queue_index_column
 from rocketwire.columns.ids import MessageIdColumn
-from rocketwire.columns.property_text import PropertyPieces, join, property_pieces
+from rocketwire.columns.property_text import (
+    LENGTH_SIZE,
+    PropertyPieces,
+    join,
+    property_pieces,
+)
 from rocketwire.columns.rows import SIZED_COLUMNS, BadRows, Rows, find_bad_rows
 from rocketwire.errors import InvalidMessageError, RouteError
 from rocketwire.message import MessageQueue
@@ -252,9 +256,8 @@ def _join_items(rows: Rows, bodies: Int64s, sizes: Int64s, pieces: PropertyPiece
     header["body"] = bodies
     if rows.flag is not None:
         header["flag"] = rows.flag
-    lengths = pieces.sizes.astype(">i2").view(np.uint8).reshape(rows.count, 2)
     heads = from_matrix(header.view(np.uint8).reshape(rows.count, 20))
-    return join(heads, rows.body, from_matrix(lengths), *pieces.pieces)
+    return join(heads, rows.body, *pieces.pieces)
 
 
 class _Singles:
@@ -270,7 +273,7 @@ class _Singles:
         row = at if self._order is None else int(self._order[at])
         level = 0 if rows.delay_level is None else int(rows.delay_level[row])
         moment = -1 if rows.deliver_ms is None else int(rows.deliver_ms[row])
-        text: bytes = self._texts[row].as_py()
+        text: bytes = self._texts[row].as_py()[LENGTH_SIZE:]
         if level > 0:
             text += f"{Property.DELAY}\x01{level}\x02".encode()
         elif moment >= 0:
@@ -352,12 +355,10 @@ def _keep(
     batch: Any, pieces: PropertyPieces, lanes: Lanes, good: Bools
 ) -> tuple[Rows, PropertyPieces, Lanes]:
     """Only the good rows of everything that was made."""
-    mask = pa.array(good)
-    kept = [piece.filter(mask) if isinstance(piece, pa.Array) else piece for piece in pieces.pieces]
     codes = None if lanes.codes is None else lanes.codes[good]
     return (
-        Rows.of(pc.filter(batch, mask)),
-        PropertyPieces(pieces.sizes[good], kept),
+        Rows.of(batch.filter(pa.array(good))),
+        pieces.keep(good),
         Lanes(lanes.targets, codes),
     )
 

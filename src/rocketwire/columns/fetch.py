@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rocketwire.columns.cursor import RangeCursor
-from rocketwire.columns.inside import ClientParts
+from rocketwire.columns.inside import ClientParts, socket_of
 from rocketwire.columns.pulls import Bundle, PullTemplate, next_offset_of
-from rocketwire.columns.records import PullBody
+from rocketwire.columns.slabs import Answer, SlabReader
+from rocketwire.columns.walk import PullBody
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.naming import with_namespace
 from rocketwire.core.pull import ALL, TagFilter
@@ -32,13 +33,12 @@ from rocketwire.errors import (
 from rocketwire.message import MessageQueue
 from rocketwire.sync.connection import Connection
 from rocketwire.wire.codes import RETRYABLE, ResponseCode, error_for
-from rocketwire.wire.command import Reply
 from rocketwire.wire.headers import PullReply, decode_pull_reply
 
 _log = logging.getLogger("rocketwire.columns")
 
 _ROW: Final = 64
-_HELD_BYTES: Final = 24 * 1024 * 1024
+_HELD_BYTES: Final = 12 * 1024 * 1024
 _FIRST_OPAQUE: Final = 1 << 24
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -132,6 +132,11 @@ class _Store:
             self._held += size
             self._changed.notify_all()
 
+    def _release(self, size: int) -> None:
+        with self._changed:
+            self._held -= size
+            self._changed.notify_all()
+
     def pause(self, seconds: float) -> None:
         with self._changed:
             if not self.is_stopped:
@@ -148,10 +153,10 @@ class _Store:
                 while not self._bodies and self._running and self._error is None:
                     self._changed.wait()
                 taken, self._bodies = self._bodies, deque()
-                self._held = 0
-                self._changed.notify_all()
                 error, is_over = self._error, not self._running
-            yield from taken
+            for part in taken:
+                yield part
+                self._release(len(part.body))
             if error is not None:
                 raise error
             if is_over and not taken:
@@ -199,22 +204,25 @@ class _BrokerReader:
     def _run_on_one_connection(self) -> None:
         address = self._address()
         connection = self._parts.pool.take(address, self._limit())
+        answers = SlabReader(
+            socket_of(connection), address, self._parts.clock, self._parts.instance.config.max_frame
+        )
         try:
             while not self._is_over():
                 self._send_pulls(connection)
-                self._take_answer(connection)
+                self._take_answer(answers)
                 # What is here already is read before more is asked for, so that the next pulls
                 # go out together.
-                while connection.has_more() and not self._is_over():
-                    self._take_answer(connection)
-            # Answers may still be under way when the caller has had enough.
-            if self._sent:
-                connection.close()
-            else:
-                self._parts.pool.give_back(connection)
+                while answers.has_more() and not self._is_over():
+                    self._take_answer(answers)
         except BaseException:
             connection.close()
             raise
+        # Answers may still be under way when the caller has had enough.
+        if self._sent or not answers.is_empty:
+            connection.close()
+        else:
+            self._parts.pool.give_back(connection)
 
     def _limit(self) -> float:
         return self._parts.clock() + min(self._policy.timeout, self._parts.request_timeout)
@@ -248,25 +256,27 @@ class _BrokerReader:
         if frames:
             connection.write(Bundle(frames), self._limit(), None)
 
-    def _take_answer(self, connection: Connection) -> None:
-        reply = connection.read(self._limit())
-        found = self._sent.pop(reply.opaque, None)
+    def _take_answer(self, answers: SlabReader) -> None:
+        answer = answers.read(self._limit())
+        found = self._sent.pop(answer.reply.opaque, None)
         if found is None:
             return
         cursor, offset = found
         before = cursor.position
-        self._read(reply, cursor, offset)
+        self._read(answer, cursor, offset)
         if ready := list(cursor.ready()):
             self._store.put(ready)
         if cursor.position > before:
             self._progress_at = self._parts.clock()
             self._failures = 0
 
-    def _read(self, reply: Reply, cursor: RangeCursor, offset: int) -> None:
-        code = reply.code
+    def _read(self, answer: Answer, cursor: RangeCursor, offset: int) -> None:
+        reply, code = answer.reply, answer.reply.code
         if code == ResponseCode.SUCCESS:
             next_offset, delta = next_offset_of(reply)
-            cursor.answered(offset, next_offset, reply.body_view, offset_delta=delta)
+            cursor.answered(
+                offset, next_offset, answer.body, offset_delta=delta, slab=answer.slab, at=answer.at
+            )
         elif code == ResponseCode.PULL_RETRY_IMMEDIATELY:
             cursor.answered(offset, decode_pull_reply(reply.ext).next_offset, b"")
         elif code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED}:

@@ -6,6 +6,7 @@ policies and sockets below them. This is the one place that reaches there.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from rocketwire.core.instance import Instance
 from rocketwire.core.selection import RoundRobinCounter
 from rocketwire.core.send import Sender
 from rocketwire.sync.client import BlockingClient
-from rocketwire.sync.connection import Pool
+from rocketwire.sync.connection import Connection, Pool
 from rocketwire.sync.producer import Producer
 
 T = TypeVar("T")
@@ -62,3 +63,8 @@ def sender_of(producer: Producer) -> Sender:
     sender = Sender(parts.instance, own.config, RoundRobinCounter(parts.instance.random))
     sender.counters = own.counters
     return sender
+
+
+def socket_of(connection: Connection) -> socket.socket:
+    """The socket of a connection that nobody else uses now."""
+    return connection._socket  # noqa: SLF001

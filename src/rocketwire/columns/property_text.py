@@ -6,7 +6,7 @@ properties are copied once, straight into the batch body.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketwire.columns.buffers import (
+    Bools,
     Int64s,
     data_of,
     from_matrix,
@@ -26,6 +27,8 @@ from rocketwire.columns.rows import Entries, Rows
 from rocketwire.columns.schema import ROW_ID_PROPERTY
 from rocketwire.wire.properties import Property
 
+#: The int16 before the properties of a message in a batch.
+LENGTH_SIZE: Final = 2
 _NAME_END: Final = b"\x01"
 _VALUE_END: Final = b"\x02"
 
@@ -46,10 +49,28 @@ def join(*pieces: Any) -> Any:
 
 @dataclass(slots=True)
 class PropertyPieces:
-    """Pieces to be joined in this order, and how many bytes they come to in each row."""
+    """The properties of each row as pieces to be joined, with their length before them.
+
+    Constants that follow one another become one piece, and those after the ids a part of the
+    block that holds the ids: each piece less is a copy less for every row.
+    """
 
     sizes: Int64s
-    pieces: list[Any] = field(default_factory=list)
+    pieces: list[Any]
+
+    def keep(self, good: Bools) -> PropertyPieces:
+        """Only some of the rows."""
+        mask = pa.array(good)
+        kept = [p.filter(mask) if isinstance(p, pa.Array) else p for p in self.pieces]
+        return PropertyPieces(self.sizes[good], kept)
+
+
+class _Collector:
+    """Collects properties one after the other: bytes that all rows share, and columns."""
+
+    def __init__(self, rows: int) -> None:
+        self.sizes: Int64s = np.zeros(rows, dtype=np.int64)
+        self._parts: list[Any] = []
 
     def add_text(self, name: str, column: Any | None) -> None:
         """A property whose value is a column; rows where it is null or empty go without."""
@@ -59,32 +80,24 @@ class PropertyPieces:
         lengths = lengths_of(column)
         present = lengths > 0
         if present.all():
-            self.pieces += (scalar(head), column, _END)
+            self._parts += (head, column, _VALUE_END)
             self.sizes += lengths + (len(head) + 1)
         elif present.any():
             whole = join(scalar(head), column, _END)
-            self.pieces.append(pc.if_else(pa.array(present), whole, _NOTHING))
+            self._parts.append(pc.if_else(pa.array(present), whole, _NOTHING))
             self.sizes += np.where(present, lengths + (len(head) + 1), 0)
-
-    def add_ids(self, ids: MessageIdColumn) -> None:
-        """The message ids."""
-        head = Property.UNIQ_KEY.encode() + _NAME_END
-        block = ids.make(len(self.sizes), before=head, after=_VALUE_END)
-        self.pieces.append(from_matrix(block))
-        self.sizes += block.shape[1]
 
     def add_constant(self, text: bytes) -> None:
         """Properties that are the same for all rows, already encoded."""
-        if text:
-            self.pieces.append(scalar(text))
-            self.sizes += len(text)
+        self._parts.append(text)
+        self.sizes += len(text)
 
     def add_numbers(self, name: str, prefix: str, first: int) -> None:
         """A property ``prefix + number`` with numbers that count up from ``first``."""
         numbers = pa.array(np.arange(first, first + len(self.sizes), dtype=np.int64))
         digits = numbers.cast(pa.string()).view(pa.binary())
         head = f"{name}\x01{prefix}".encode()
-        self.pieces += (scalar(head), digits, _END)
+        self._parts += (head, digits, _VALUE_END)
         self.sizes += lengths_of(digits) + (len(head) + 1)
 
     def add_entries(self, entries: Entries | None) -> None:
@@ -94,8 +107,30 @@ class PropertyPieces:
         texts = join(entries.names, scalar(_NAME_END), entries.values, _END)
         # Entries of one row lie side by side, so a row's text is a wider slice of their bytes.
         per_row = offsets_of(texts)[entries.offsets]
-        self.pieces.append(from_offsets(per_row, data_of(texts)))
+        self._parts.append(from_offsets(per_row, data_of(texts)))
         self.sizes += np.diff(per_row)
+
+    def finish(self, ids: MessageIdColumn) -> PropertyPieces:
+        """All pieces, the ids first."""
+        shared, *others = self._runs()
+        head = Property.UNIQ_KEY.encode() + _NAME_END
+        block = ids.make(
+            len(self.sizes), before=bytes(LENGTH_SIZE) + head, after=_VALUE_END + shared
+        )
+        sizes = self.sizes + (block.shape[1] - LENGTH_SIZE - len(shared))
+        block[:, :LENGTH_SIZE] = sizes.astype(">i2").view(np.uint8).reshape(len(sizes), LENGTH_SIZE)
+        pieces = [scalar(part) if isinstance(part, bytes) else part for part in others]
+        return PropertyPieces(sizes, [from_matrix(block), *pieces])
+
+    def _runs(self) -> list[Any]:
+        """The parts with neighbouring bytes joined; bytes come first, if only empty ones."""
+        joined: list[Any] = [b""]
+        for part in self._parts:
+            if isinstance(part, bytes) and isinstance(joined[-1], bytes):
+                joined[-1] += part
+            else:
+                joined.append(part)
+        return joined
 
 
 def property_pieces(
@@ -115,8 +150,7 @@ def property_pieces(
         first_row: the index of the first row within its partition.
         constant: properties of all rows, already encoded.
     """
-    made = PropertyPieces(np.zeros(rows.count, dtype=np.int64))
-    made.add_ids(ids)
+    made = _Collector(rows.count)
     made.add_constant(constant)
     own = rows.row_id is not None
     if stamp is not None and not own:
@@ -129,7 +163,7 @@ def property_pieces(
     made.add_text(Property.TAGS, rows.tags)
     made.add_text(Property.SHARDING_KEY, rows.sharding_key)
     made.add_entries(rows.properties)
-    return made
+    return made.finish(ids)
 
 
 def _own_or_stamped(own: Any, stamp: str, first_row: int) -> Any:

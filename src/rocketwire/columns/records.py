@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import Struct
 from typing import Any, Final
 
 import numpy as np
@@ -18,12 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketwire.columns.buffers import Bools, Bytes, Int64s
+from rocketwire.columns.walk import Found, PullBody, explain, find_in_texts, find_records
 from rocketwire.errors import RemoteProtocolError
-from rocketwire.message import MessageQueue
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.compression import decompress
 from rocketwire.wire.stored_message import (
-    MAGIC_V1,
     MAGIC_V2,
     MAX_BODY,
     MIN_RECORD,
@@ -50,22 +48,6 @@ _BODY_AT: Final = _FIXED.itemsize
 _V6_EXTRA: Final = 12
 _INNER: Final = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH
 _HOSTS: Final = SystemFlag.BORN_HOST_V6 | SystemFlag.STORE_HOST_V6
-_size_at = Struct(">i").unpack_from
-
-
-@dataclass(frozen=True, slots=True)
-class PullBody:
-    """The body of one pull reply: whole records of one queue, one after the other.
-
-    ``offset_delta`` is what the broker's answer says is to be added to stored offsets. Rows outside
-    of ``first`` <= offset < ``end`` are left out.
-    """
-
-    queue: MessageQueue
-    body: bytes | memoryview
-    offset_delta: int = 0
-    first: int = 0
-    end: int = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,68 +92,23 @@ def locate(bodies: Sequence[PullBody], *, mend_text: bool = False) -> Records:
     Raises:
         RemoteProtocolError: something there is not a record.
     """
-    texts: list[bytes | memoryview] = [part.body for part in bodies]
     if mend_text:
-        texts = [_rewrite(text, mend_text=True) for text in texts]
-    data, starts, edges = _starts(texts)
-    fixed = _fixed_fields(data, starts)
+        found = find_in_texts([_rewrite(part.body, mend_text=True) for part in bodies])
+    else:
+        found = find_records(bodies)
+    fixed = _fixed_fields(found.data, found.starts)
     flags = fixed["system_flag"]
     if bool((flags & (SystemFlag.COMPRESSED | _INNER)).any()):
         special = (flags & SystemFlag.COMPRESSED != 0) | (flags & _INNER == _INNER)
-        touched = set(np.searchsorted(edges, starts[special], side="right").tolist())
-        texts = [_rewrite(text) if i in touched else text for i, text in enumerate(texts)]
-        data, starts, edges = _starts(texts)
-        fixed = _fixed_fields(data, starts)
-    source = np.searchsorted(edges, starts, side="right")
-    found = _measure(data, starts, fixed, source, texts)
-    return _within_range(found, bodies)
-
-
-def _starts(texts: list[bytes | memoryview]) -> tuple[Bytes, Int64s, Int64s]:
-    """All bytes in one array, where each record begins, and where each text ends."""
-    joined = b"".join(texts) if len(texts) != 1 else bytes(texts[0])
-    edges = np.cumsum([len(text) for text in texts], dtype=np.int64)
-    data = np.frombuffer(joined, dtype=np.uint8)
-    starts = _walk(joined)
-    if starts is None or not _are_sound(data, starts, edges):
-        whole = [_whole_records(text) for text in texts]
-        if whole == texts:
-            raise _explain(texts)
-        return _starts(whole)
-    return data, starts, edges
-
-
-def _walk(data: bytes) -> Int64s | None:
-    """Follow the sizes from record to record; None where they lead astray.
-
-    This is the one step of Python that each record takes. Looking for all magic numbers at once
-    was slower: that reads every byte of the bodies.
-    """
-    found: list[int] = []
-    add, size_at = found.append, _size_at
-    position, last = 0, len(data) - MIN_RECORD
-    while position <= last:
-        add(position)
-        (size,) = size_at(data, position)
-        if size < MIN_RECORD:
-            return None
-        position += size
-    return np.array(found, dtype=np.int64) if position == len(data) else None
-
-
-def _are_sound(data: Bytes, starts: Int64s, edges: Int64s) -> bool:
-    """Whether each start has a magic number, and each text begins with a record."""
-    magic = window(data, 4)[starts + 4].view(">u4").ravel() if len(starts) else starts
-    if not bool(((magic == MAGIC_V1) | (magic == MAGIC_V2)).all()):
-        return False
-    inner = edges[:-1]
-    place = np.searchsorted(starts, inner)
-    return bool((np.append(starts, len(data))[place] == inner).all())
-
-
-def _whole_records(data: bytes | memoryview) -> bytes | memoryview:
-    """Without the incomplete record, or the blank, that may end a pull body."""
-    return data[: sum(record.size for record in iter_records(data))]
+        touched = set(found.source[special].tolist())
+        found = find_in_texts(
+            [
+                _rewrite(part.body, mend_text=mend_text) if number in touched else part.body
+                for number, part in enumerate(bodies)
+            ]
+        )
+        fixed = _fixed_fields(found.data, found.starts)
+    return _within_range(_measure(found, fixed, bodies), bodies)
 
 
 def _fixed_fields(data: Bytes, starts: Int64s) -> npt.NDArray[Any]:
@@ -180,13 +117,8 @@ def _fixed_fields(data: Bytes, starts: Int64s) -> npt.NDArray[Any]:
     return window(data, _BODY_AT)[starts].view(_FIXED).ravel()
 
 
-def _measure(
-    data: Bytes,
-    starts: Int64s,
-    fixed: npt.NDArray[Any],
-    source: Int64s,
-    texts: list[bytes | memoryview],
-) -> Records:
+def _measure(found: Found, fixed: npt.NDArray[Any], bodies: Sequence[PullBody]) -> Records:
+    data, starts = found.data, found.starts
     store_ms = fixed["store_ms"].astype(np.int64)
     reconsume = fixed["reconsume_times"]
     lengths = fixed["body_length"].astype(np.int64)
@@ -205,10 +137,10 @@ def _measure(
         hosts_at = hosts_at + born
         body_start = body_start + born + store
     body_end = body_start + lengths
-    text_start = _properties_start(data, starts, fixed, (body_start, body_end), texts)
+    text_start = _properties_start(found, fixed, (body_start, body_end), bodies)
     return Records(
         data=pa.py_buffer(data),
-        source=source,
+        source=found.source,
         fixed=fixed,
         store_ms=store_ms,
         reconsume_times=reconsume,
@@ -229,40 +161,29 @@ def _check_room(fixed: npt.NDArray[Any], flags: npt.NDArray[Any]) -> None:
 
 
 def _properties_start(
-    data: Bytes,
-    starts: Int64s,
+    found: Found,
     fixed: npt.NDArray[Any],
     body: tuple[Int64s, Int64s],
-    texts: list[bytes | memoryview],
+    bodies: Sequence[PullBody],
 ) -> Int64s:
     """Where the properties begin; every length on the way is checked before it is used."""
-    stops = starts + fixed["size"]
+    data = found.data
+    stops = found.starts + fixed["size"]
     body_start, body_end = body
     wide = fixed["magic"] == MAGIC_V2
     if bool(((body_end < body_start) | (body_end + 3 + wide > stops)).any()):
-        raise _explain(texts)
+        raise explain([part.body for part in bodies])
     topic_length = data[body_end].astype(np.int64)
     if wide.any():
         topic_length = np.where(wide, (topic_length << 8) + data[body_end + 1], topic_length)
     length_at = body_end + 1 + wide + topic_length
     if bool((length_at + 2 > stops).any()):
-        raise _explain(texts)
+        raise explain([part.body for part in bodies])
     length = (data[length_at].astype(np.int64) << 8) + data[length_at + 1]
     if bool((length_at + 2 + length != stops).any()):
-        raise _explain(texts)
+        raise explain([part.body for part in bodies])
     start: Int64s = length_at + 2
     return start
-
-
-def _explain(texts: list[bytes | memoryview]) -> RemoteProtocolError:
-    """The careful reader's error for what the fast one stumbled over."""
-    for text in texts:
-        try:
-            for _ in iter_records(text):
-                pass
-        except RemoteProtocolError as error:
-            return error
-    return RemoteProtocolError("the lengths within a stored record do not agree")
 
 
 def _within_range(found: Records, bodies: Sequence[PullBody]) -> Records:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketwire.columns.decode import RecordDecoder
-from rocketwire.columns.records import PullBody
 from rocketwire.columns.schema import READ_COLUMNS, READ_SCHEMA, ROW_ID_PROPERTY, select_columns
+from rocketwire.columns.walk import PullBody
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.batch import encode_batch

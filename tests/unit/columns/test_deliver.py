@@ -10,6 +10,7 @@ from rocketwire.columns.deliver import Deliverer
 from rocketwire.columns.encode import Frame
 from rocketwire.columns.inside import parts_of, sender_of
 from rocketwire.embedded.cluster import EmbeddedCluster
+from rocketwire.embedded.faults import Fault, FaultKind
 from rocketwire.errors import SendFailedError
 from rocketwire.sync.producer import Producer
 from rocketwire.wire.batch import encode_item
@@ -94,6 +95,59 @@ def test_a_failure_is_told_to_whoever_hands_over_next(cluster, deliver, producer
         running.finish()
     with pytest.raises(SendFailedError):
         running.put(frame())
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_rows_of_a_frame_whose_answer_was_lost_count_as_possible_repeats(is_pinned):
+    """A frame is stored or not as a whole, so all of its rows are sent again."""
+    with (
+        EmbeddedCluster(brokers=1) as own,
+        Producer(own.name_server, group="lost") as producer,
+    ):
+        own.create_topic("t", queues=1)
+        queue = producer.publish_queues("t")[0]
+        fault = Fault(FaultKind.DROP_REPLY, sends_only=True, remaining=1)
+        own.broker(queue.broker).fault(fault)
+        running = Deliverer(parts_of(producer), sender_of(producer), timeout=30)
+        running.put(frame(queue if is_pinned else None, rows=7))
+        running.put(frame(queue if is_pinned else None, rows=2))
+        report = running.finish()
+        # Either of the two may have met the fault.
+        assert (report.rows, report.retries) == (9, 1)
+        assert report.may_repeat == len(own.messages("t")) - 9
+        assert dict(report.by_broker) == {queue.broker: 9}
+
+
+def test_a_refusal_counts_as_a_retry_that_repeats_nothing():
+    with (
+        EmbeddedCluster(brokers=1) as own,
+        Producer(own.name_server, group="busy") as producer,
+    ):
+        own.create_topic("t", queues=1)
+        queue = producer.publish_queues("t")[0]
+        own.broker(queue.broker).fault(Fault(FaultKind.BUSY, sends_only=True, remaining=1))
+        running = Deliverer(parts_of(producer), sender_of(producer), timeout=30)
+        running.put(frame(queue, rows=3))
+        report = running.finish()
+        assert (report.rows, report.retries, report.may_repeat) == (3, 1, 0)
+        assert len(own.messages("t")) == 3
+
+
+def test_every_try_of_a_send_that_failed_counts_as_a_retry():
+    with (
+        EmbeddedCluster(brokers=1) as own,
+        Producer(own.name_server, group="tries", retries=2) as producer,
+    ):
+        own.create_topic("t", queues=1)
+        broker = producer.publish_queues("t")[0].broker
+        fault = Fault(FaultKind.DROP, sends_only=True, remaining=4)
+        own.broker(broker).fault(fault)
+        running = Deliverer(parts_of(producer), sender_of(producer), timeout=30)
+        running.put(frame(rows=3))
+        report = running.finish()
+        # A first send of three tries, and one more of a second.
+        assert (report.rows, report.retries) == (3, 4)
+        assert dict(report.by_broker) == {broker: 3}
 
 
 def test_threads_end_with_the_work(deliver):
