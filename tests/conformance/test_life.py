@@ -201,6 +201,81 @@ def test_producers_with_one_explicit_id_share_an_instance(cluster) -> None:
         assert one.send(Message("T", b"x")).status is SendStatus.OK
 
 
+def sent_from(cluster: EmbeddedCluster) -> set[str]:
+    """Addresses from which messages came."""
+    return {entry.client for entry in cluster.journal.sends()}
+
+
+def test_blocking_clients_of_one_explicit_id_share_connections(cluster) -> None:
+    options = {"client_id": "shared-2", "background": False}
+    before = open_sockets()
+    with (
+        Producer(cluster.name_server, group="one", **options) as one,
+        Producer(cluster.name_server, group="two", **options) as two,
+    ):
+        with pytest.raises(ConfigError, match="group 'one' exists already"):
+            Producer(cluster.name_server, group="one", **options).start()
+        queue = one.publish_queues("T")[0]
+        cluster.journal.clear()
+        for producer in (one, two, one):
+            producer.send(Message("T", b"x"), queue=queue)
+        assert len(sent_from(cluster)) == 1
+        one.shutdown()
+        two.send(Message("T", b"x"), queue=queue)
+        assert len(sent_from(cluster)) == 1
+    assert settled(open_sockets) == before
+
+
+def test_asyncio_clients_of_one_explicit_id_share_connections_on_one_loop(cluster) -> None:
+    options = {"client_id": "shared-3", "background": False, "shutdown_timeout": 0.05}
+
+    async def main() -> None:
+        two = await AsyncProducer(cluster.name_server, group="two", **options).start()
+        async with AsyncProducer(cluster.name_server, group="one", **options) as one:
+            with pytest.raises(ConfigError, match="group 'one' exists already"):
+                await AsyncProducer(cluster.name_server, group="one", **options).start()
+            queue = (await one.publish_queues("T"))[0]
+            cluster.journal.clear()
+            for producer in (one, two, one):
+                await producer.send(Message("T", b"x"), queue=queue)
+            assert len(sent_from(cluster)) == 1
+            cluster.broker(queue.broker).hang()
+            ours = await one.submit(Message("T", b"x"), queue=queue)
+            theirs = await two.submit(Message("T", b"x"), queue=queue)
+            await two.shutdown()
+            assert theirs.exception().outcome is Outcome.MAYBE_STORED
+            assert not ours.done()
+            cluster.broker(queue.broker).heal()
+            assert (await ours).status is SendStatus.OK
+            assert len(sent_from(cluster)) == 1
+
+    before = open_sockets()
+    asyncio.run(main())
+    assert settled(open_sockets) == before
+
+
+def test_asyncio_clients_of_one_explicit_id_on_two_loops_share_no_connection(cluster) -> None:
+    options = {"client_id": "shared-4", "background": False}
+
+    async def send(producer: AsyncProducer) -> None:
+        queue = (await producer.publish_queues("T"))[0]
+        await producer.send(Message("T", b"x"), queue=queue)
+
+    async def on_another_loop() -> None:
+        async with AsyncProducer(cluster.name_server, group="two", **options) as producer:
+            await send(producer)
+
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server, group="one", **options) as producer:
+            await send(producer)
+            await asyncio.to_thread(asyncio.run, on_another_loop())
+            await send(producer)
+
+    cluster.journal.clear()
+    asyncio.run(main())
+    assert len(sent_from(cluster)) == 2
+
+
 def test_producers_without_an_id_are_instances_of_their_own(cluster) -> None:
     with (
         Producer(cluster.name_server, group="same") as one,

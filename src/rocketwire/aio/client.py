@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from rocketwire.aio.driver import Driver
+from rocketwire.aio.links import links_of
 from rocketwire.aio.upkeep import Upkeep
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
@@ -72,15 +73,16 @@ class AsyncClient(Generic[C]):
     def _open(self) -> None:
         config = self._config
         instance = self._instance = join_instance(config)
-        try:
-            self._driver = Driver(config, clock=instance.clock)
+        with contextlib.ExitStack() as undo:
+            undo.callback(leave_instance, instance, config.hooks)
+            links = links_of(instance, config)
+            self._driver = Driver(config, clock=instance.clock, links=links)
+            undo.callback(self._driver.abort)
             # Heartbeats and probes have connections of their own: a probe that waits behind
             # messages would measure those.
             self._upkeep_driver = Driver(config, clock=instance.clock)
             self._opened()
-        except BaseException:
-            leave_instance(instance, config.hooks)
-            raise
+            undo.pop_all()
         on_routes = _weakly(self._close_unused)
         self._upkeep = Upkeep(instance, self._upkeep_driver, on_routes=on_routes)
         if config.background:

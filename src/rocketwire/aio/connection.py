@@ -64,6 +64,11 @@ class Waiter:
     deadline: float
     issued: float
 
+    @property
+    @abstractmethod
+    def owner(self) -> object:
+        """Whose request it is, of those who share the connection."""
+
     @abstractmethod
     def resume(self, value: object) -> None:
         """The reply came, or the oneway request was written (None)."""
@@ -324,6 +329,13 @@ class Connection(asyncio.Protocol):
         """Take no further requests; close when the last one is settled."""
         self._finish()
         self._close_if_done()
+
+    def dismiss(self, owner: object) -> None:
+        """One of several clients closes: its requests get no answer any more."""
+        pending = [waiter for waiter, _ in self.session.pending.values()]
+        for waiter in [w for w in (*pending, *self._line) if w.owner is owner]:
+            self.abandon(waiter)
+            waiter.fail(ClientClosedError("the client was shut down before the answer came"))
 
     def close(self) -> None:
         """The client closes: nobody gets an answer any more, what is written still leaves."""

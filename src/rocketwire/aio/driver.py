@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Generator
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never, cast
 
 from rocketwire.aio.connection import Call, Connection, Responder, Waiter, refuse
-from rocketwire.aio.dial import dial
+from rocketwire.aio.links import Links
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
 from rocketwire.errors import ClientClosedError, LocalProtocolError, RocketMQError
@@ -44,6 +44,11 @@ class Run(Waiter, Generic[T]):
         self.connection: Connection | None = None
         self.issued = 0.0
         self.is_over = False
+
+    @property
+    def owner(self) -> object:
+        """The driver that runs it."""
+        return self._driver
 
     @abstractmethod
     def settled(self, result: T | None, error: Exception | None) -> None:
@@ -170,6 +175,11 @@ class _Together:
         # One more than there are: nothing is complete while requests are still being started.
         self._left = count + 1
 
+    @property
+    def owner(self) -> object:
+        """The driver that runs the operation."""
+        return self._run.owner
+
     def start(self, driver: Driver, invokes: tuple[Invoke, ...]) -> None:
         for part, invoke in zip(self._parts, invokes, strict=True):
             try:
@@ -204,6 +214,11 @@ class _Part(Waiter):
         self._together = together
         self.index = index
         self.connection = None
+
+    @property
+    def owner(self) -> object:
+        """The driver that runs the operation."""
+        return self._together.owner
 
     def resume(self, value: object) -> None:
         self._together.put(self.index, cast("Reply", value))
@@ -303,7 +318,7 @@ class Awaited(Run[T]):
 
 
 class Driver:
-    """Operations and connections of one client on one event loop.
+    """The operations of one client on one event loop, and the connections that they use.
 
     Must be made on the loop's thread, while the loop runs.
     """
@@ -314,6 +329,7 @@ class Driver:
         *,
         clock: Callable[[], float] = time.monotonic,
         responder: Responder = refuse,
+        links: Links | None = None,
     ) -> None:
         """Connect to nobody yet.
 
@@ -321,24 +337,18 @@ class Driver:
             config: time limits, sizes and TLS.
             clock: the clock that operations use.
             responder: answers requests that servers make of us.
+            links: connections that are shared with others; its own by default.
 
         Raises:
             ConfigError: a file named in the TLS settings can't be used.
         """
         self.loop = asyncio.get_running_loop()
         self.clock = clock
-        self.connections: dict[str, Connection] = {}
-        self._config = config
-        self._responder = responder
+        if links is None:
+            links = Links(config, loop=self.loop, clock=clock, responder=responder)
+        self.links = links
+        self.connections = links.connections
         self._is_closed = False
-        self._late = 0
-        self._alive: set[Connection] = set()
-        self._dials: dict[Connection, asyncio.Task[None]] = {}
-        self._context = None
-        if config.tls is not None:
-            from rocketwire.tls import make_context
-
-            self._context = make_context(config.tls)
 
     def start(self, op: Op[T], on_done: Callable[[T | None, Exception | None], object]) -> Run[T]:
         """Run an operation; ``on_done(result, error)`` is called at its end, maybe at once."""
@@ -364,7 +374,7 @@ class Driver:
             connection.retire()
             connection = None
         if connection is None:
-            connection = self._open(call.address)
+            connection = self.links.open(call.address)
         if not connection.is_ready:
             connection.enqueue(waiter, call)
             return False
@@ -377,71 +387,35 @@ class Driver:
 
     def retain(self, addresses: Collection[str]) -> None:
         """Close the connections to all other addresses, each when its last answer has come."""
-        for connection in [c for a, c in self.connections.items() if a not in addresses]:
-            connection.retire()
+        self.links.retain(addresses)
 
     def descriptors(self) -> list[int]:
         """The numbers of all open sockets, for a forked child that has to let go of them."""
-        return [number for c in self._alive if (number := c.descriptor) >= 0]
+        return self.links.descriptors()
 
     async def close(self, limit: float = 1.0) -> None:
-        """Close all connections; whoever still waits is told. What was written gets ``limit``."""
-        self._is_closed = True
-        for connection in list(self._alive):
-            connection.close()
-        # A dial that has connected ends by itself; cutting it short would lose what is written.
-        for task in [t for c, t in self._dials.items() if not c.is_connected]:
-            task.cancel()
-        for _ in range(2):
-            if self._alive:
-                await asyncio.wait([c.closed for c in self._alive], timeout=limit)
-            for connection in list(self._alive):
-                connection.abort()
-        await asyncio.gather(*self._dials.values(), return_exceptions=True)
+        """Whoever still waits is told; connections that nobody else uses are closed.
+
+        What was written gets ``limit`` seconds to leave.
+        """
+        if self._finish():
+            await self.links.close(limit)
 
     def abort(self) -> None:
-        """Close everything without a word; for clients that were lost."""
-        self._is_closed = True
-        for task in list(self._dials.values()):
-            task.cancel()
-        for connection in list(self._alive):
-            connection.close()
-            connection.abort()
+        """The same without a word to the servers; for clients that were lost."""
+        if self._finish():
+            self.links.abort()
 
-    def _open(self, address: str) -> Connection:
-        connection = Connection(
-            address,
-            loop=self.loop,
-            clock=self.clock,
-            on_over=self._over,
-            responder=self._responder,
-            limit=self._config.max_frame,
-        )
-        self.connections[address] = connection
-        self._alive.add(connection)
-        connection.closed.add_done_callback(lambda _: self._forget(connection))
-        task = self.loop.create_task(
-            dial(
-                connection,
-                limit=self._config.connect_timeout,
-                tls=self._config.tls,
-                context=self._context,
-            )
-        )
-        self._dials[connection] = task
-        task.add_done_callback(lambda _: self._dials.pop(connection, None))
-        return connection
+    def _finish(self) -> bool:
+        if self._is_closed:
+            return False
+        self._is_closed = True
+        is_last = self.links.leave(self)
+        if not is_last:
+            self.connections = {}  # an operation that goes on finds nobody to talk to
+        return is_last
 
     @property
     def late_replies(self) -> int:
         """Replies that came after their request was given up."""
-        return self._late + sum(c.session.late for c in self._alive)
-
-    def _forget(self, connection: Connection) -> None:
-        if connection in self._alive:
-            self._alive.remove(connection)
-            self._late += connection.session.late
-
-    def _over(self, connection: Connection) -> None:
-        if self.connections.get(connection.address) is connection:
-            del self.connections[connection.address]
+        return self.links.late_replies

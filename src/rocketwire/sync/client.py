@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import warnings
@@ -12,6 +13,7 @@ from typing import Generic, Self, TypeVar
 
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
+from rocketwire.core.instance import Instance
 from rocketwire.errors import ClientClosedError
 from rocketwire.registry import join_instance, leave_instance
 from rocketwire.sync.background import Background
@@ -23,6 +25,7 @@ T = TypeVar("T")
 
 #: What a parent's threads use, in a forked child.
 _left_behind: list[Background] = []
+_pools: weakref.WeakKeyDictionary[Instance, Pool] = weakref.WeakKeyDictionary()
 _live: weakref.WeakSet[BlockingClient[ClientConfig]] = weakref.WeakSet()
 
 
@@ -78,26 +81,19 @@ class BlockingClient(Generic[C]):
         finally:
             _live.discard(self)  # type: ignore[arg-type]
             leave_instance(self._instance, self._config.hooks)
-            self._pool.close()
+            self._pool.leave()
 
     def _open(self) -> None:
         config = self._config
         instance = self._instance = join_instance(config)
-        try:
-            self._pool = Pool(
-                Connector(
-                    clock=instance.clock,
-                    connect_timeout=config.connect_timeout,
-                    tls=config.tls,
-                    max_frame=config.max_frame,
-                )
-            )
+        with contextlib.ExitStack() as undo:
+            undo.callback(leave_instance, instance, config.hooks)
+            self._pool = _pool_of(instance, config)
+            undo.callback(self._pool.leave)
             self._driver = Driver(self._pool, instance.clock)
             self._background = Background(instance, config, on_routes=_weakly(self))
             self._opened()
-        except BaseException:
-            leave_instance(instance, config.hooks)
-            raise
+            undo.pop_all()
         if config.background:
             self._background.start()
 
@@ -176,11 +172,27 @@ class BlockingClient(Generic[C]):
                 stacklevel=2,
             )
             self._background.stop(0)
-            self._pool.close()
+            self._pool.leave()
 
     def __repr__(self) -> str:
         servers = ";".join(self._config.name_servers)
         return f"{type(self).__name__}({servers!r}, {self._state})"
+
+
+def _pool_of(instance: Instance, config: ClientConfig) -> Pool:
+    """The sockets of an instance, which its clients share; each of them ``leave``s once."""
+    with instance.lock:
+        pool = _pools.get(instance)
+        if pool is None or not pool.join():
+            pool = _pools[instance] = Pool(
+                Connector(
+                    clock=instance.clock,
+                    connect_timeout=config.connect_timeout,
+                    tls=config.tls,
+                    max_frame=config.max_frame,
+                )
+            )
+        return pool
 
 
 def _weakly(client: BlockingClient[C]) -> Callable[[], None]:

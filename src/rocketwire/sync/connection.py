@@ -11,6 +11,7 @@ import select
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -288,6 +289,23 @@ class Pool:
         self._connector = connector
         self._idle: dict[str, list[Connection]] = {}
         self._is_closed = False
+        self._users = 1
+        self._lock = threading.Lock()
+
+    def join(self) -> bool:
+        """Use it, too; False if it is closed already."""
+        with self._lock:
+            self._users += not self._is_closed
+            return not self._is_closed
+
+    def leave(self) -> None:
+        """One of the users goes; with the last one it is closed."""
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            self._is_closed = True
+        self.close()
 
     def take(self, address: str, deadline: float) -> Connection:
         """A connection that is good as far as can be told, an idle one if there is one."""

@@ -421,7 +421,7 @@ def test_a_producer_that_was_not_closed_warns(run, cluster, topic):
             del producer
             gc.collect()
         for driver in drivers:
-            while driver._alive or driver._dials:
+            while not driver.links.is_idle:
                 await asyncio.sleep(0.001)
 
     run(main())
