@@ -90,11 +90,11 @@ def _running(name: str, command: Sequence[str], folder: Path) -> Iterator[Foreig
 
 
 @contextmanager
-def java_client(name_server: str) -> Iterator[ForeignClient]:
+def java_client(name_server: str, program: str = "BenchClient") -> Iterator[ForeignClient]:
     """Apache's own client with the JVM's default compiler and collector."""
     from tests.real import jars
 
-    classes = jars.compiled(VERSION, [_HERE / "java" / "BenchClient.java"])
+    classes = jars.compiled(VERSION, [_HERE / "java" / f"{program}.java"])
     with _folder() as folder:
         command = [
             "java",
@@ -105,7 +105,7 @@ def java_client(name_server: str) -> Iterator[ForeignClient]:
             f"-Drocketmq.client.logRoot={folder}",
             "-cp",
             classes,
-            "BenchClient",
+            program,
             name_server,
         ]
         with _running("java", command, folder) as client:

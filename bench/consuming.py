@@ -1,0 +1,269 @@
+"""Our consumers: one function for each way to handle messages, and what a backlog costs."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from bench.ours import run_loop
+from bench.samples import Sample
+from rocketwire import AsyncConsumer, Consumer, Message, Producer
+
+#: Messages that are seen before latencies count.
+WARM = 100
+#: Seconds between two messages on an idle cluster.
+_PACE = 0.004
+_SETTLED = 3.0
+_LIMIT = 120.0
+_numbers = itertools.count(1)
+_spawn = multiprocessing.get_context("spawn")
+
+
+def new_group() -> str:
+    """A group that nobody has seen before."""
+    return f"bench-{os.getpid()}-{next(_numbers)}"
+
+
+class Tally:
+    """Counts messages from many threads, and says when enough have come.
+
+    Time runs from the first message to the last: joining the group is not measured.
+    """
+
+    def __init__(self, wanted: int, enough: Callable[[], None]) -> None:
+        self._wanted = wanted
+        self._enough = enough
+        # Counting by an iterator takes no lock, and no message escapes it.
+        self._places = itertools.count(1)
+        self._lock = threading.Lock()
+        self._seen = 0
+        self.latencies: list[float] = []
+        self._began = self._ended = self._cpu = self._used = 0.0
+
+    def begin(self) -> None:
+        """The first message is here."""
+        self._cpu, self._began = time.process_time(), time.perf_counter()
+
+    def end(self) -> None:
+        """The last one is."""
+        self._ended, self._used = time.perf_counter(), time.process_time() - self._cpu
+        self._enough()
+
+    def one(self, _: Any) -> None:
+        """A handler of single messages."""
+        place = next(self._places)
+        if place == 1:
+            self.begin()
+        if place == self._wanted:
+            self.end()
+
+    def many(self, messages: list[Any]) -> None:
+        """A handler of lists."""
+        with self._lock:
+            before, self._seen = self._seen, self._seen + len(messages)
+        if not before:
+            self.begin()
+        if before < self._wanted <= before + len(messages):
+            self.end()
+
+    def late(self, message: Any) -> None:
+        """A handler of messages that tell when they were sent."""
+        self.latencies.append((time.monotonic_ns() - int(message.body)) / 1e9)
+        self.one(message)
+
+    def sample(self) -> Sample:
+        """What was measured."""
+        found = sorted(self.latencies[WARM : self._wanted])
+        seconds = self._ended - self._began
+        if not found:
+            return Sample(self._wanted, seconds, self._used)
+        p99 = found[min(len(found) - 1, len(found) * 99 // 100)]
+        return Sample(self._wanted, seconds, self._used, found[len(found) // 2], p99)
+
+
+def blocking(name_server: str, topic: str, count: int, *, batch: int = 1) -> Sample:
+    """``Consumer.run`` from the first message on."""
+    consumer = Consumer(name_server, group=new_group(), start="earliest", batch=batch)
+    tally = Tally(count, consumer.stop)
+    return _run(consumer.subscribe(topic), tally, tally.one if batch == 1 else tally.many)
+
+
+def blocking_latency(name_server: str, topic: str, count: int) -> Sample:
+    """``Consumer.run``, from send to handler."""
+    consumer = Consumer(name_server, group=new_group(), start="latest")
+    tally = Tally(count + WARM, consumer.stop)
+    return _run(consumer.subscribe(topic), tally, tally.late)
+
+
+def _run(consumer: Consumer, tally: Tally, handler: Callable[[Any], None]) -> Sample:
+    with _bounded(consumer):
+        consumer.run(handler)
+    return tally.sample()
+
+
+def on_loop(name_server: str, topic: str, count: int, *, batch: int = 1) -> Sample:
+    """``AsyncConsumer.run`` with a coroutine function, from the first message on."""
+
+    async def main() -> Sample:
+        consumer = AsyncConsumer(name_server, group=new_group(), start="earliest", batch=batch)
+        tally = Tally(count, consumer.stop)
+        call = tally.one if batch == 1 else tally.many
+
+        async def handle(given: Any) -> None:
+            call(given)
+
+        return await _run_async(consumer.subscribe(topic), tally, handle)
+
+    return run_loop(main)
+
+
+def on_loop_latency(name_server: str, topic: str, count: int) -> Sample:
+    """``AsyncConsumer.run``, from send to handler."""
+
+    async def main() -> Sample:
+        consumer = AsyncConsumer(name_server, group=new_group(), start="latest")
+        tally = Tally(count + WARM, consumer.stop)
+
+        async def handle(message: Any) -> None:
+            tally.late(message)
+
+        return await _run_async(consumer.subscribe(topic), tally, handle)
+
+    return run_loop(main)
+
+
+async def _run_async(consumer: AsyncConsumer, tally: Tally, handler: Any) -> Sample:
+    with _bounded(consumer):
+        await consumer.run(handler)
+    return tally.sample()
+
+
+@contextmanager
+def _bounded(consumer: Consumer | AsyncConsumer) -> Iterator[None]:
+    """Stop a consumer that does not get what it waits for."""
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        consumer.stop()
+
+    timer = threading.Timer(_LIMIT, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    if late.is_set():
+        raise RuntimeError(f"the messages did not come in {_LIMIT:.0f} s")
+
+
+# A sender of its own, for latencies: the same one for every consumer
+
+
+@contextmanager
+def trickle(name_server: str, topic: str) -> Iterator[None]:
+    """Messages one by one from another process, each with its moment as its body."""
+    process = _spawn.Process(target=_trickle, args=(name_server, topic), daemon=True)
+    process.start()
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.join(20)
+
+
+def _trickle(name_server: str, topic: str) -> None:
+    with Producer(name_server, group="bench-trickle", send_timeout=30.0) as producer:
+        while True:
+            # As wide as other bodies, so that only the content differs.
+            producer.send(Message(topic, b"%-200d" % time.monotonic_ns()))
+            time.sleep(_PACE)
+
+
+def fill(name_server: str, topic: str, body: bytes, count: int) -> None:
+    """Put so many messages into a topic."""
+    with Producer(name_server, group="bench-fill", send_timeout=30.0) as producer:
+        for _ in range(count // 5_000):
+            for result in producer.send_many(Message(topic, body) for _ in range(5_000)):
+                if isinstance(result, Exception):
+                    raise result
+
+
+# What a backlog costs
+
+
+def backlog_cost(name_server: str, topic: str, *, asyncio: bool) -> tuple[float, int]:
+    """Bytes that a consumer takes with a backlog behind a stopped handler, and messages held.
+
+    Measured in a process of its own, against the same process before it joined.
+    """
+    ours, theirs = _spawn.Pipe()
+    process = _spawn.Process(target=_hold, args=(name_server, topic, asyncio, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(_LIMIT):
+            raise RuntimeError("the consumer told nothing of its backlog")
+        found: tuple[float, int] = ours.recv()
+        return found
+    finally:
+        process.kill()
+        process.join(20)
+
+
+def _hold(name_server: str, topic: str, is_asyncio: bool, told: Connection) -> None:
+    before = _resident()
+    consumer: Any = (AsyncConsumer if is_asyncio else Consumer)(
+        name_server, group=new_group(), start="earliest"
+    ).subscribe(topic)
+    begun = threading.Event()
+
+    def watch() -> None:
+        begun.wait(_LIMIT)
+        held, since = -1, time.monotonic()
+        while time.monotonic() - since < _SETTLED:
+            time.sleep(0.1)
+            if consumer.stats().held != held:
+                held, since = consumer.stats().held, time.monotonic()
+        told.send((_peak() - before, held))
+
+    threading.Thread(target=watch, daemon=True).start()
+
+    def stuck(_: Any) -> None:
+        begun.set()
+        time.sleep(_LIMIT)
+
+    if is_asyncio:
+        import asyncio
+
+        async def stuck_task(_: Any) -> None:
+            begun.set()
+            await asyncio.sleep(_LIMIT)
+
+        run_loop(lambda: consumer.run(stuck_task))
+    else:
+        consumer.run(stuck)
+
+
+def _status(name: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024.0
+    return 0.0
+
+
+def _resident() -> float:
+    return _status("VmRSS:")
+
+
+def _peak() -> float:
+    return _status("VmHWM:")
