@@ -15,6 +15,7 @@ from typing import Final, cast
 
 from rocketwire.columns.encode import Frame, Single
 from rocketwire.columns.inside import ClientParts
+from rocketwire.columns.property_text import LENGTH_SIZE
 from rocketwire.core.encode import Outgoing
 from rocketwire.core.plan import Plan
 from rocketwire.core.retry import SendMode, is_retryable
@@ -29,11 +30,20 @@ from rocketwire.errors import (
 )
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.wire.compression import compress
+from rocketwire.wire.properties import Property
 
 _THREADS: Final = 8
 _HELD_BYTES: Final = 16 * 1024 * 1024
+#: A frame gets so many times the time of a message: it is a megabyte, several share the line, and
+#: one that is given up too early puts all of its thousands of rows into the topic again.
+_FRAME_PATIENCE: Final = 4
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
+#: Where a message of a batch tells the size of its body: after its own size, magic, CRC and flag.
+_BODY_SIZE_AT: Final = 16
+_ID_NAME: Final = Property.UNIQ_KEY.encode()
+#: More than the first property takes, whichever kind of address is in the id.
+_ID_END: Final = 80
 
 Part = Frame | Single
 
@@ -206,9 +216,14 @@ class Deliverer:
             None if is_pinned else self._selector,
             None,
             SendMode.BLOCKING,
-            max(0.001, min(self._sender.config.send_timeout, left)),
+            max(0.001, min(self._send_timeout(part), left)),
             is_pinned,
         )
+
+    def _send_timeout(self, part: Part) -> float:
+        """How long one send may take, with all its tries."""
+        own = self._sender.config.send_timeout
+        return own * _FRAME_PATIENCE if isinstance(part, Frame) else own
 
     def _send(self, plan: Plan) -> SendResult:
         result: SendResult | None = self._parts.run(self._sender.send(plan))
@@ -253,7 +268,7 @@ class Deliverer:
                 properties=b"",
                 system_flag=0,
                 flag=0,
-                message_ids=("",),
+                message_ids=(_first_id(part),),
                 is_batch=True,
                 sharding_keys=(),
             )
@@ -268,10 +283,24 @@ class Deliverer:
             properties=part.properties,
             system_flag=system_flag,
             flag=part.flag,
-            message_ids=("",),
+            message_ids=(_first_id(part),),
             is_batch=False,
             sharding_keys=(),
         )
+
+
+def _first_id(part: Part) -> str:
+    """The id of the first row: telemetry tells sends apart by it."""
+    text: bytes | memoryview
+    if isinstance(part, Single):
+        text = part.properties
+    else:
+        size = int.from_bytes(part.body[_BODY_SIZE_AT : _BODY_SIZE_AT + 4], "big")
+        at = _BODY_SIZE_AT + 4 + size + LENGTH_SIZE
+        text = part.body[at : at + _ID_END]
+    # Ids come first among the properties that columns write.
+    name, _, value = bytes(text[:_ID_END]).partition(b"\x02")[0].partition(b"\x01")
+    return value.decode("ascii", "replace") if name == _ID_NAME else ""
 
 
 def _rows_of(part: Part) -> int:

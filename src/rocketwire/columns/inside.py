@@ -60,7 +60,8 @@ def sender_of(producer: Producer) -> Sender:
     """
     parts = parts_of(producer)
     own = producer._sender  # noqa: SLF001
-    sender = Sender(parts.instance, own.config, RoundRobinCounter(parts.instance.random))
+    positions = RoundRobinCounter(parts.instance.random)
+    sender = Sender(parts.instance, own.config, positions, own.hooks)
     sender.counters = own.counters
     return sender
 

@@ -14,6 +14,7 @@ from rocketwire.columns.inside import parts_of
 from rocketwire.columns.schema import select_columns
 from rocketwire.core.pull import tag_filter
 from rocketwire.spark.client import Cluster, reader_for
+from rocketwire.spark.early_end import until_left
 from rocketwire.spark.options import ClientOptions, ReadOptions
 from rocketwire.spark.planning import plan_batch
 from rocketwire.spark.ranges import QueueRange, plan_tasks
@@ -70,7 +71,7 @@ def read_partition(
         group=reader._config.group,  # noqa: SLF001 - brokers should see the reader's own group
     )
     spans = [QueueSpan(part.queue, part.start, part.end) for part in partition.ranges]
-    yield from decoder.decode(fetch_spans(parts_of(reader), spans, policy))
+    yield from until_left(decoder.decode(fetch_spans(parts_of(reader), spans, policy)))
 
 
 class RocketMQReader(DataSourceReader):

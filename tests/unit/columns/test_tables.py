@@ -1,5 +1,6 @@
 """Whole tables go to topics and come back, on the embedded cluster, also when brokers fail."""
 
+import json
 import threading
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
@@ -207,6 +208,26 @@ def test_a_reader_that_stops_early_stops_its_threads(producer, reader, topic):
         if thread.name == "rocketwire-fetch":
             thread.join(10)
     assert threading.active_count() <= before
+
+
+def test_telemetry_tells_frames_apart_by_the_id_of_their_first_row(
+    cluster, topic, reader, tmp_path
+):
+    """Without it all frames of a producer would be taken for tries of one send."""
+    with Producer(cluster.name_server, group="told", telemetry=tmp_path) as producer:
+        rows = table_of(9000, keys=["x" * 300] * 9000, delayLevel=[18, *[0] * 8999])
+        send_table(producer, rows, topic)
+    lines = [
+        json.loads(line)
+        for path in tmp_path.glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    attempts = [line for line in lines if line["kind"] == "attempt"]
+    assert sum(line["messages"] for line in attempts) == 9000
+    ids = [line["messageId"] for line in attempts]
+    assert len(ids) == len(set(ids)) > 2
+    stored = set(read_table(reader, topic, columns=["messageId"])["messageId"].to_pylist())
+    assert len(set(ids) - stored) <= 1  # the delayed row is not there yet
 
 
 class TestFaults:
