@@ -248,38 +248,34 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, handler: Handler) -> None:
-        loop = self._loop
+        loop, workload, tracer = self._loop, self._workload, self._tracer
+        is_batch, is_coroutine = self._config.batch > 1, is_coroutine_function(handler)
         turn = loop.time()
-        while (work := await self._next()) is not None:
-            await self._handle(handler, work)
-            now = loop.time()
-            if now - turn > _TURN:
+        while (work := self._next_now() or await self._next()) is not None:
+            trace = None if tracer is None else tracer.begin(work.messages)
+            code = EXCEPTION
+            try:
+                result = handler(work.messages if is_batch else work.messages[0])
+                if is_coroutine or isinstance(result, Awaitable):
+                    result = await result
+            except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
+                _log.warning("a handler failed at %s", work.messages[0].message_id, exc_info=error)
+                self._failed(work, Retry(), error)
+            except BaseException:
+                workload.release(work)
+                raise
+            else:
+                retry = None if result is None else wanted_retry(result)
+                code = SUCCESS if retry is None else FAILED
+                if retry is None:
+                    workload.finish(work)
+                else:
+                    self._failed(work, retry, None)
+            if tracer is not None:
+                tracer.end(trace, code)
+            if loop.time() - turn > _TURN:
                 await asyncio.sleep(0)
                 turn = loop.time()
-
-    async def _handle(self, handler: Handler, work: Work) -> None:
-        tracer = self._tracer
-        trace = None if tracer is None else tracer.begin(work.messages)
-        try:
-            result = handler(work.messages if self._config.batch > 1 else work.messages[0])
-            if isinstance(result, Awaitable):
-                result = await result
-        except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
-            _log.warning("a handler failed at %s", work.messages[0].message_id, exc_info=error)
-            self._failed(work, Retry(), error)
-            code = EXCEPTION
-        except BaseException:
-            self._workload.release(work)
-            raise
-        else:
-            retry = wanted_retry(result)
-            code = SUCCESS if retry is None else FAILED
-            if retry is None:
-                self._succeeded(work)
-            else:
-                self._failed(work, retry, None)
-        if tracer is not None:
-            tracer.end(trace, code)
 
     def _succeeded(self, work: Work) -> None:
         self._workload.finish(work)
@@ -288,13 +284,18 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
         if self._session is not None:
             self._session.failed(work, retry, error)
 
-    async def _next(self) -> Work | None:
-        """The next piece of work; None when it is time to stop."""
+    def _next_now(self) -> Work | None:
+        """The next piece of work, if there is any and it is not time to stop."""
+        if self._stop_wanted or self._is_leaving:
+            return None
         workload = self._workload
+        with workload.lock:
+            return workload.next_work()
+
+    async def _next(self) -> Work | None:
+        """Wait for the next piece of work; None when it is time to stop."""
         while not self._is_ending:
-            with workload.lock:
-                work = workload.next_work()
-            if work is not None:
+            if (work := self._next_now()) is not None:
                 return work
             waiter = self._loop.create_future()
             self._waiters.append(waiter)

@@ -98,15 +98,21 @@ class ProcessQueue:
         self.held_bytes += weigh(messages)
         self.next_offset = next_offset
 
-    def settle(self, messages: Sequence[StoredMessage]) -> None:
-        """These are done with. Each is settled once."""
+    def settle(self, messages: Sequence[StoredMessage]) -> int:
+        """These are done with. Each is settled once. Returns the bytes that they took."""
         order, settled = self._order, self._settled
         for message in messages:
-            settled.add(message.offset)
-        self.held -= len(messages)
-        self.held_bytes -= weigh(messages)
-        while order and order[0] in settled:
+            offset = message.offset
+            if order and order[0] == offset:
+                order.popleft()
+            else:
+                settled.add(offset)
+        while settled and order and order[0] in settled:
             settled.remove(order.popleft())
+        size = weigh(messages)
+        self.held -= len(messages)
+        self.held_bytes -= size
+        return size
 
     @property
     def floor(self) -> int:
@@ -135,14 +141,11 @@ class ProcessQueue:
         self.held_bytes -= weigh(tuple(self.waiting))
         self.waiting.clear()
 
-    def take_up(self) -> None:
-        """A handler has something of it now."""
-        self.in_hand += 1
-
     def put_down(self) -> None:
-        """A handler is done with something of it."""
+        """A handler is done with something of it; ``in_hand`` counted that it had it."""
         self.in_hand -= 1
-        self._open_if_idle()
+        if self.idle is not None:
+            self._open_if_idle()
 
     def _open_if_idle(self) -> None:
         if not self.in_hand and self.idle is not None:

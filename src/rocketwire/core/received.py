@@ -192,6 +192,8 @@ def _dress(found: Fetched, reply: Reply, origin: Origin) -> Fetched:
 
 def weigh(messages: Sequence[StoredMessage]) -> int:
     """Bytes that messages take, about: without looking into them."""
+    if len(messages) == 1 and type(messages[0]) is ReceivedMessage:
+        return messages[0].weight
     return sum([m.weight if type(m) is ReceivedMessage else len(m.body) for m in messages])
 
 

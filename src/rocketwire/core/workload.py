@@ -149,9 +149,12 @@ class Workload:
             if not self._may_hand_out(queue):
                 continue
             waiting = queue.waiting
-            count = min(self.batch, len(waiting))
-            messages = [waiting.popleft() for _ in range(count)]
-            queue.take_up()
+            if self.batch == 1:
+                messages = [waiting.popleft()]
+            else:
+                count = min(self.batch, len(waiting))
+                messages = [waiting.popleft() for _ in range(count)]
+            queue.in_hand += 1
             if waiting and not self.ordered:
                 queue.is_listed = True
                 line.append(queue)
@@ -198,8 +201,13 @@ class Workload:
             if work.is_abandoned:
                 return False
             self._settle(work, work.messages)
-            self._close(work)
             self.handled += len(work.messages)
+            if self.ordered:
+                self._close(work)
+            elif work in self._works:
+                # Nothing becomes free by it, so that nobody need be woken.
+                self._works.remove(work)
+                work.process_queue.put_down()
             return True
 
     def settle(self, work: Work, message: StoredMessage) -> None:
@@ -239,10 +247,8 @@ class Workload:
         queue = work.process_queue
         if work.epoch != queue.epoch:
             return
-        held, size = queue.held, queue.held_bytes
-        queue.settle(messages)
-        self.held -= held - queue.held
-        self.held_bytes -= size - queue.held_bytes
+        self.held -= len(messages)
+        self.held_bytes -= queue.settle(messages)
         if queue.is_full and self._has_room(queue):
             queue.is_full = False
             queue.bell.ring()

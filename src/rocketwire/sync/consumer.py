@@ -55,8 +55,10 @@ class _Member(AsyncConsumer):
         self._ready = threading.Condition(threading.Lock())
 
     def _make_workload(self) -> Workload:
-        ready = self._ready = threading.Condition(threading.Lock())
-        workload = make_workload(self._config, ready, self._instance.clock)
+        # Whoever need not wait takes the lock itself: going through the condition costs a call.
+        lock = threading.Lock()
+        ready = self._ready = threading.Condition(lock)
+        workload = make_workload(self._config, lock, self._instance.clock)
         workload.on_ready = ready.notify
         return workload
 
@@ -68,8 +70,8 @@ class _Member(AsyncConsumer):
     def next_work(self) -> Work | None:
         """Wait for the next piece of work; None when it is time to stop. For any thread."""
         workload, ready = self._workload, self._ready
-        with ready:
-            while not self._is_ending and self._session is not None:
+        with workload.lock:
+            while self._session is not None and not (self._stop_wanted or self._is_leaving):
                 work = workload.next_work()
                 if work is not None:
                     return work
@@ -341,7 +343,7 @@ class Consumer:
                 member.release(work)
                 raise
             else:
-                retry = wanted_retry(result)
+                retry = None if result is None else wanted_retry(result)
                 code = SUCCESS if retry is None else FAILED
                 if retry is None:
                     member.succeeded(work)

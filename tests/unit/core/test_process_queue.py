@@ -85,8 +85,7 @@ def test_a_fresh_start_forgets_everything():
 
 def test_the_idle_gate_opens_when_the_last_handler_is_done():
     held = process_queue()
-    held.take_up()
-    held.take_up()
+    held.in_hand = 2
     gate = held.idle_gate()
     held.put_down()
     assert not gate.is_open
