@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from types import FrameType
 
-_GONE: Final = select.POLLERR | select.POLLHUP | getattr(select, "POLLRDHUP", 0)
+# Not on every system; nor is a daemon of PySpark that could be left.
+_GONE: Final = sum(getattr(select, name, 0) for name in ("POLLERR", "POLLHUP", "POLLRDHUP"))
 
 
 def until_left(batches: Iterator[Any]) -> Iterator[Any]:
