@@ -1,116 +1,26 @@
 """Members come, go and are killed, a broker dies and returns: nothing is missed, order holds.
 
-``ROCKETWIRE_CHAOS`` sets the number of messages (100000 for the long run).
+The long run is ``python -m bench.consumer_storm``; ``ROCKETWIRE_CHAOS`` sets the number of messages.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import random
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
+from bench.consumer_storm import Handled, Outcome, run_storm
 from tests.conformance.conftest import REAL
-from tests.conformance.members import unique_group
 from tests.real import jars
-from tests.real.apache import ApacheCluster
 
-from rocketwire import Message, Producer, SendFailedError
-from rocketwire.embedded import EmbeddedCluster
+from bench import consumer_storm
 
 COUNT = int(os.environ.get("ROCKETWIRE_CHAOS", "4000"))
-KEYS = 40
-#: Seconds over which the messages are spread at least, so that something can happen among them.
-SPREAD = 15.0
-EATER = str(Path(__file__).parent / "eater.py")
 
 _log = logging.getLogger("chaos")
 
 pytestmark = pytest.mark.timeout(900)
-
-
-class Crowd:
-    """Processes that are members of one group."""
-
-    def __init__(self, name_server: str, topic: str, notes: Path, kind: str) -> None:
-        self._command = [sys.executable, EATER, name_server, unique_group(), topic, str(notes)]
-        self._kind = kind
-        self._notes = notes
-        self._number = 0
-        self.members: list[subprocess.Popen[bytes]] = []
-
-    def join(self) -> None:
-        shell = ("blocking", "asyncio")[self._number % 2]
-        self._number += 1
-        command = [*self._command, shell, self._kind]
-        member = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert member.stdout is not None
-        assert member.stdout.readline() == b"ready\n"
-        self.members.append(member)
-
-    def kill(self, how: signal.Signals) -> None:
-        member = self.members.pop(random.randrange(len(self.members)))
-        member.send_signal(how)
-        code = member.wait(60)
-        if member.stdout is not None:
-            member.stdout.close()
-        assert code in {0, -signal.SIGKILL}, f"a member ended with {code}"
-
-    def end(self) -> None:
-        while self.members:
-            self.kill(signal.SIGTERM)
-
-    def handled(self) -> list[tuple[str, int, int, str]]:
-        """(broker, queue, offset, body) of every call of a handler, in order."""
-        if not self._notes.exists():
-            return []
-        lines = self._notes.read_text().splitlines()
-        found = [line.split(" ", 4)[1:] for line in lines]
-        return [(broker, int(queue), int(offset), body) for broker, queue, offset, body in found]
-
-
-def feed(name_server: str, topic: str, sent: dict[str, None], done: threading.Event) -> None:
-    """Send numbered messages of many keys; those that were not acknowledged are sent again."""
-    rounds = COUNT // KEYS
-    with Producer(name_server, group="feeder", ordered_retries=5, send_timeout=10.0) as producer:
-        for number in range(rounds):
-            done.wait(SPREAD / rounds)
-            batch = [
-                Message(topic, f"{key}:{number}", sharding_key=f"key-{key}") for key in range(KEYS)
-            ]
-            for message in batch:
-                for _ in range(20):
-                    try:
-                        producer.send(message)
-                        break
-                    except SendFailedError:
-                        time.sleep(0.2)
-                sent[message.body.decode()] = None
-    done.set()
-
-
-def open_cluster(release: str) -> Any:
-    """Two brokers of our own: one of them will be killed."""
-    if release == "embedded":
-        return EmbeddedCluster(brokers=2)
-    jars.require_tools(release)
-    return ApacheCluster(release, brokers=2)
-
-
-def restart(cluster: Any, name: str) -> None:
-    broker = cluster.broker(name)
-    if isinstance(cluster, ApacheCluster):
-        cluster.restart(broker)
-    else:
-        broker.restart()
 
 
 @pytest.mark.parametrize(
@@ -120,63 +30,45 @@ def restart(cluster: Any, name: str) -> None:
 def test_nothing_is_missed_while_members_and_brokers_come_and_go(
     kind: str, release: str, tmp_path: Path
 ) -> None:
-    random.seed(4)
-    with open_cluster(release) as cluster:
-        cluster.create_topic("orders", 4)
-        sent: dict[str, None] = {}
-        done = threading.Event()
-        crowd = Crowd(cluster.name_server, "orders", tmp_path / "notes", kind)
-        feeder = threading.Thread(
-            target=feed, args=(cluster.name_server, "orders", sent, done), daemon=True
-        )
-        crowd.join()
-        crowd.join()
-        feeder.start()
-        storm(cluster, crowd, done)
-        feeder.join(300)
-        assert not feeder.is_alive()
-        # Locks of killed members are held for a minute.
-        wait_for(lambda: {body for *_, body in crowd.handled()} >= set(sent), 200)
-        crowd.end()
-    check(kind, crowd.handled(), sent)
+    if release in REAL:
+        jars.require_tools(release)
+    found = run_storm(release, "mixed", kind, count=COUNT, spread=15.0, folder=tmp_path)
+    _log.info("%s", found)
+    assert found.sent == COUNT
+    assert found.missed == 0
+    assert found.killed >= 1
+    assert found.broker_restarts >= 1
+    if kind == "ordered":
+        assert found.skipped == 0
 
 
-def storm(cluster: Any, crowd: Crowd, done: threading.Event) -> None:
-    """Every second or so something happens, until all is sent; then two members are left."""
-    broker = cluster.broker("broker-b")
-    actions = [
-        crowd.join,
-        lambda: len(crowd.members) > 1 and crowd.kill(signal.SIGTERM),
-        crowd.join,
-        lambda: len(crowd.members) > 1 and crowd.kill(signal.SIGKILL),
-        broker.kill,
-        lambda: restart(cluster, "broker-b"),
-    ]
-    for action in actions:
-        done.wait(1.5)
-        action()
-    while not done.wait(5.0):
-        actions[random.randrange(4)]()
-    while len(crowd.members) < 2:
-        crowd.join()
+class Noted:
+    """What a crowd would have noted."""
+
+    joined = left = killed = 0
+
+    def __init__(self, *offsets: int) -> None:
+        self._calls = [Handled("a", 0, offset, str(offset)) for offset in offsets]
+
+    def handled(self) -> list[Handled]:
+        return self._calls
 
 
-def check(kind: str, handled: list[tuple[str, int, int, str]], sent: dict[str, None]) -> None:
-    counts = Counter(body for *_, body in handled)
-    assert set(counts) >= set(sent), "a message was missed"
-    again = len(handled) - len(counts)
-    _log.info("%s: %d sent, %d handled, %d of them again", kind, len(sent), len(handled), again)
-    if kind != "ordered":
-        return
-    reached: dict[tuple[str, int], int] = defaultdict(lambda: -1)
-    for broker, queue, offset, _ in handled:
-        place = (broker, queue)
-        assert offset <= reached[place] + 1, f"{place}: {offset} came after {reached[place]}"
-        reached[place] = max(reached[place], offset)
-
-
-def wait_for(condition: Any, limit: float) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.5)
+@pytest.mark.parametrize(
+    ("offsets", "missed", "again", "skipped", "back"),
+    [
+        ((0, 1, 2), 0, 0, 0, 0),
+        ((0, 1, 0, 1, 2), 0, 2, 0, 1),
+        ((0, 2, 1), 0, 0, 1, 1),
+        ((0, 1), 1, 0, 0, 0),
+        ((1, 2), 1, 0, 1, 0),
+    ],
+)
+def test_a_storm_is_judged_by_what_was_noted(offsets, missed, again, skipped, back):
+    sent = {"0", "1", "2"}
+    found: Outcome = consumer_storm._judge(
+        ("embedded", "mixed", "ordered"), Noted(*offsets), sent, 1, 1.0
+    )
+    assert (found.missed, found.again, found.skipped) == (missed, again, skipped)
+    assert found.stepped_back == back
+    assert found.is_good == (not missed and not skipped)
