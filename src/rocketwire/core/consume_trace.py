@@ -17,6 +17,7 @@ from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.bell import Bell
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
+from rocketwire.core.received import broker_property
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import RoundRobinCounter
 from rocketwire.core.send import Sender
@@ -24,6 +25,8 @@ from rocketwire.core.trace import BATCH, LINGER, MAX_BYTES, MAX_KEYS, PAUSE, QUE
 from rocketwire.errors import RocketMQError
 from rocketwire.hooks import HookSet
 from rocketwire.message import Message, StoredMessage
+from rocketwire.wire.headers import DEFAULT_REGION
+from rocketwire.wire.properties import Property
 from rocketwire.wire.trace_record import (
     CONTEXT_CODES,
     SubAfterRecord,
@@ -35,7 +38,6 @@ SUCCESS: Final = CONTEXT_CODES.index("SUCCESS")
 EXCEPTION: Final = CONTEXT_CODES.index("EXCEPTION")
 FAILED: Final = CONTEXT_CODES.index("FAILED")
 
-_REGION: Final = "DefaultRegion"
 _numbers = count(1)
 
 
@@ -67,15 +69,19 @@ class ConsumeTracer:
         self._sender = Sender(instance, settings, RoundRobinCounter(instance.random), HookSet())
 
     def begin(self, messages: Sequence[StoredMessage]) -> Handling | None:
-        """A handler is called; None for messages that are traces themselves."""
+        """A handler is called; None for messages that are traces themselves, or want none."""
         if messages[0].topic == self.topic:
+            return None
+        messages = [m for m in messages if broker_property(m, Property.TRACE_ON) != "false"]
+        if not messages:
             return None
         now = int(self._instance.wall() * 1000)
         handling = Handling(self._instance.ids.next(), now, messages)
         for m in messages:
             record = SubBeforeRecord(
                 now,
-                _REGION,
+                # Brokers before 5.0 do not note it; Java then writes no trace at all.
+                broker_property(m, Property.MSG_REGION) or DEFAULT_REGION,
                 self._group,
                 handling.request_id,
                 m.message_id,

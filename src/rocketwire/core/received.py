@@ -118,13 +118,15 @@ def receive(
         BrokerError: it is a refusal.
         RemoteProtocolError: something in it is not a record.
     """
-    if reply.code != ResponseCode.SUCCESS or tags.tags:
+    if reply.code != ResponseCode.SUCCESS:
         return _dress(read_pull(reply, queue, offset, tags), reply, origin)
     told = decode_pull_reply(reply.ext)
     origin = origin._replace(data=reply.body, delta=told.offset_delta)
     messages = _cut(origin, offset)
     if messages is None:
         return _dress(read_pull(reply, queue, offset, tags), reply, origin)
+    if tags.tags:
+        messages = [message for message in messages if tags.accepts(message)]
     return _fetched(queue, messages, told)
 
 
@@ -201,5 +203,15 @@ def tried_again(message: StoredMessage) -> StoredMessage:
     """The same message, counted as tried once more."""
     again = replace(message, reconsume_times=message.reconsume_times + 1)
     if isinstance(message, ReceivedMessage):
-        _set(again, "weight", message.weight)
+        for name in ReceivedMessage.__slots__:
+            if hasattr(message, name):
+                _set(again, name, getattr(message, name))
     return again
+
+
+def broker_property(message: StoredMessage, name: str) -> str | None:
+    """What a broker noted in a stored message; None where that is not known any more."""
+    if not isinstance(message, ReceivedMessage) or not hasattr(message, "_origin"):
+        return None
+    record, _ = decode_record(message._origin.data, message._position)  # noqa: SLF001
+    return record.properties.get(name)
