@@ -1,0 +1,101 @@
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Scanner;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicLong;
+
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * Reads a topic from its beginning with pull loops, queue by queue, in as many threads as asked for.
+ *
+ * A line of input is "pull COUNT THREADS BATCH WINDOW TOPIC SIZE"; the answer is
+ * "ok MESSAGES SECONDS CPU 0 0". Keys and bodies are looked at, as a program that reads would.
+ */
+public class BenchPull {
+    private static final int MOST_A_PULL = 1024;
+
+    public static void main(String[] arguments) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("bench-pull");
+        consumer.setNamesrvAddr(arguments[0]);
+        consumer.setInstanceName("bench-pull-" + ProcessHandle.current().pid());
+        consumer.start();
+        System.out.println("ready");
+        Scanner lines = new Scanner(System.in);
+        while (lines.hasNextLine()) {
+            String[] words = lines.nextLine().split(" ");
+            try {
+                System.out.println(run(consumer, words[5], Integer.parseInt(words[2])));
+            } catch (Exception error) {
+                System.out.println("failed " + error.toString().replace('\n', ' '));
+            }
+        }
+        consumer.shutdown();
+    }
+
+    private static String run(DefaultMQPullConsumer consumer, String topic, int threads)
+            throws Exception {
+        ConcurrentLinkedQueue<MessageQueue> queues =
+            new ConcurrentLinkedQueue<>(consumer.fetchSubscribeMessageQueues(topic));
+        AtomicLong read = new AtomicLong();
+        AtomicLong bytes = new AtomicLong();
+        Map<String, Exception> failed = new ConcurrentHashMap<>();
+        List<Thread> workers = new ArrayList<>();
+        double busy = cpu();
+        long began = System.nanoTime();
+        for (int number = 0; number < threads; number++) {
+            Thread worker = new Thread(() -> {
+                MessageQueue queue;
+                try {
+                    while ((queue = queues.poll()) != null) {
+                        readQueue(consumer, queue, read, bytes);
+                    }
+                } catch (Exception error) {
+                    failed.put("error", error);
+                }
+            });
+            worker.start();
+            workers.add(worker);
+        }
+        for (Thread worker : workers) {
+            worker.join();
+        }
+        double seconds = (System.nanoTime() - began) / 1e9;
+        if (!failed.isEmpty()) {
+            throw failed.get("error");
+        }
+        return String.format("ok %d %.6f %.6f 0 0", read.get(), seconds, cpu() - busy);
+    }
+
+    private static void readQueue(
+            DefaultMQPullConsumer consumer, MessageQueue queue, AtomicLong read, AtomicLong bytes)
+            throws Exception {
+        long offset = consumer.minOffset(queue);
+        long end = consumer.maxOffset(queue);
+        while (offset < end) {
+            PullResult result = consumer.pull(queue, "*", offset, MOST_A_PULL);
+            if (result.getPullStatus() != PullStatus.FOUND) {
+                throw new IllegalStateException(queue + " at " + offset + ": " + result.getPullStatus());
+            }
+            long size = 0;
+            for (MessageExt message : result.getMsgFoundList()) {
+                size += message.getBody().length + message.getKeys().length();
+            }
+            bytes.addAndGet(size);
+            read.addAndGet(result.getMsgFoundList().size());
+            offset = result.getNextBeginOffset();
+        }
+    }
+
+    private static double cpu() {
+        return ((com.sun.management.OperatingSystemMXBean)
+            java.lang.management.ManagementFactory.getOperatingSystemMXBean())
+            .getProcessCpuTime() / 1e9;
+    }
+}

@@ -1,0 +1,56 @@
+"""What the processes below this one used: Spark's JVM and its Python workers, but no servers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_servers: set[int] = set()
+
+
+def leave_out(process: int) -> None:
+    """A server that this program started is no part of what is measured."""
+    _servers.add(process)
+
+
+def _below() -> dict[int, list[str]]:
+    """The fields of ``/proc/PID/stat`` after the name, of all descendants."""
+    found: dict[int, list[str]] = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
+            try:
+                found[int(path.name)] = (path / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+    return {pid: fields for pid, fields in found.items() if _is_ours(pid, found)}
+
+
+def _is_ours(pid: int, found: dict[int, list[str]]) -> bool:
+    above = pid
+    while above in found and above != os.getpid():
+        if above in _servers:
+            return False
+        above = int(found[above][1])
+    return above == os.getpid() and pid != os.getpid()
+
+
+def cpu_of_children() -> float:
+    """Seconds of CPU of all processes below this one, living and ended."""
+    tick = os.sysconf("SC_CLK_TCK")
+    return sum(sum(int(value) for value in fields[11:15]) / tick for fields in _below().values())
+
+
+def peak_of_workers() -> float:
+    """The most megabytes that a living Python worker of Spark has had."""
+    peak = 0.0
+    for pid in _below():
+        folder = Path("/proc") / str(pid)
+        try:
+            command = (folder / "cmdline").read_bytes()
+            lines = (folder / "status").read_text().splitlines()
+        except OSError:
+            continue
+        if b"pyspark" in command and b"java" not in command.split(b"\0")[0]:
+            sizes = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
+            peak = max(peak, *(size / 1000 for size in sizes), 0.0)
+    return peak
