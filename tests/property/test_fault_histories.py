@@ -17,6 +17,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from rocketwire.core.fault_judgement import LOOK_AGAIN
 from rocketwire.core.selection import TopicQueues
 from rocketwire.errors import Outcome, SendTimeoutError
 from rocketwire.fault_policy import FaultPolicy
@@ -82,9 +83,9 @@ class WatchedModel(PolicyModel):
         on_trial = {e.name for e in entries if e.state == "trial" and e.trial_flight is None}
         candidates = usable | on_trial
         if candidates:
-            # When what is typical changes, suspicion is seen within a patience.
+            # When what is typical changes, suspicion is seen at the next look.
             since = self.suspects.get(queue.broker, now)
-            late = chosen.state == "usable" and now - since <= 0.1 + EPSILON
+            late = chosen.state == "usable" and now - since <= LOOK_AGAIN + EPSILON
             assert late or queue.broker in candidates, "an avoided broker while another is usable"
         elif self.table.policy.mode == "adaptive":
             self.check_least_bad(chosen, entries, now)
@@ -347,8 +348,8 @@ class TableLife(RuleBasedStateMachine):
         lab.table.refresh(lab.now)
         assert {name: entry.state for name, entry in lab.table._entries.items()} == states
         if watch.version != version:
-            # What is typical has changed, and with it suspicion: seen within a patience.
-            assert next_look <= lab.now + watch.patience
+            # What is typical has changed, and with it suspicion: seen at the next look.
+            assert next_look <= lab.now + LOOK_AGAIN
 
     @invariant()
     def health_is_consistent(self):

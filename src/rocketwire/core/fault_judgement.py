@@ -25,6 +25,9 @@ from rocketwire.fault_policy import FaultPolicy
 #: How ``TopicQueues`` walks over queues: evenly over those allowed, or as a Java version does.
 Walk: TypeAlias = Literal["even", "java4", "java5", "plain"]
 
+#: While requests are under way, suspicion is looked for this often, in seconds.
+LOOK_AGAIN: Final = 0.01
+
 
 class Notice(NamedTuple):
     """Something to be told once the lock is released."""
@@ -344,10 +347,11 @@ class AdaptiveJudge(Judge):
                 else:
                     soonest = min(soonest, entry.trial_at)
             if entry.flights:
-                # Not beyond one patience from now: the typical latency may shrink, and after the
-                # oldest request the next one may have a smaller allowance.
-                at = min(self._suspect(entry, now), now + self.watch.patience)
-                soonest = min(soonest, at)
+                # Soon again: the typical latency may shrink, and after the oldest request the next
+                # one may have a smaller allowance.
+                at = self._suspect(entry, now)
+                again = now + (self.watch.patience if entry.suspect else LOOK_AGAIN)
+                soonest = min(soonest, at, again)
                 entry.calm = entry.calm and not entry.suspect
         self.watch.at = soonest
 
