@@ -32,6 +32,12 @@ def main(name_server: str, group: str, topic: str, notes: str, shell: str, kind:
         ordered=kind == "ordered",
         commit_interval=0.5,
         request_timeout=2.0,
+        # Everything that is done in rounds is done five times as often, to see more of them sooner.
+        route_refresh=6.0,
+        heartbeat_interval=6.0,
+        rebalance_interval=4.0,
+        lock_interval=4.0,
+        lock_lifetime=6.0,
     ).subscribe(topic)
     signal.signal(signal.SIGTERM, lambda *_: consumer.stop())
     os.write(1, b"ready\n")

@@ -161,6 +161,7 @@ class JavaDriver(Driver):
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-Djava.net.preferIPv4Stack=true",
+            "--add-opens=java.base/java.lang=ALL-UNNAMED",
             f"-Duser.home={self.folder}",
             # 4.x writes its log to the user's home, 5.x reads its own switch; both stay here.
             "-Drocketmq.client.logUseSlf4j=false",

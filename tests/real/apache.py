@@ -201,6 +201,13 @@ class ApacheBroker(JavaProcess):
         command = _java(version, jvm, folder, "broker")
         super().__init__(name, [*command, host, "-c", str(self._conf)], folder)
 
+    def settle(self, port: int) -> None:
+        """From the next start on, listen on another port."""
+        self.listen, self.address = (
+            f"{each.rpartition(':')[0]}:{port}" for each in (self.listen, self.address)
+        )
+        self.values["listenPort"] = str(port)
+
     def start(self) -> None:
         """Start with the current ``values``, which may be changed between runs."""
         settings.write_properties(self._conf, self.values)

@@ -26,13 +26,14 @@ _stack = ExitStack()
 _started: dict[str, Any] = {}
 
 
-def shared(key: str, make: Callable[[], AbstractContextManager[T]]) -> T:
+def shared(key: str, make: Callable[[], AbstractContextManager[T]], *, revive: bool = True) -> T:
     """What ``make`` gives, entered at the first call with this key and left when the run ends.
 
     A cluster or client that has died in the meantime is made anew: the test in which it died has
-    failed and told why, and all that follow would only fail after it.
+    failed and told why, and all that follow would only fail after it. Without ``revive`` it is not,
+    for tests that end servers themselves.
     """
-    if key not in _started or not getattr(_started[key], "alive", True):
+    if key not in _started or (revive and not getattr(_started[key], "alive", True)):
         _started[key] = _stack.enter_context(make())
     found: T = _started[key]
     return found

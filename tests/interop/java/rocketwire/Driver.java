@@ -47,6 +47,7 @@ public final class Driver {
         PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
         // Anything the client prints by itself must not get between the answers.
         System.setOut(System.err);
+        Hurry.start();
         Driver driver = new Driver(answers);
         ExecutorService threads = Executors.newCachedThreadPool();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
