@@ -2,227 +2,202 @@
 
 Ours, Apache's Java producer (as it comes, and with its latency switch on) and the Go client run one after
 the other through the same faults on the same cluster of Apache RocketMQ, behind the proxies of
-``tests/real``. The table is Markdown, for the documentation. Only ratios within one run mean anything.
+``tests/real``. Our promises are judged and told as held or missed. Only ratios within one run mean anything.
+
+Scenarios are named ``client/fault/mode``. Without a choice those of the documentation are run, about
+twelve minutes. ``--only ours/blackhole`` runs those whose name has that part; ``--resume`` leaves out
+what the file of results holds already; ``--docs PAGE`` writes the tables between the marks of a page.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import platform
-import threading
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
-from tests.interop.driver import Driver, GoDriver, JavaDriver
-from tests.real.proxied import BAD, FAULTS, Proxied, proxied_cluster
+from tests.real.proxied import FAULTS, Proxied, proxied_cluster
 from tests.real.running import unique
 
-from bench.fault_phases import Send, Verdict, judge
-from rocketwire import Message, Producer, SendFailedError
+from bench import fault_results
+from bench.fault_loads import CLIENTS, Load, OurLoad, loads
+from bench.fault_phases import MODES, Return, Verdict, judge
+from bench.fault_results import FAULT_WORDS, Run, name_of
+from rocketwire.version import __version__
 
-_BODY = b"x" * 200
 _JVM = ("-XX:+UseSerialGC",)
-_RETURN_SECONDS = 5.0
-CLIENTS = ("ours", "java", "java-switch", "go")
+_RETURN_LIMIT = 12.0
+RESULTS = Path("bench/results/faults.json")
+
+Scenario = tuple[str, str, str]
 
 
-class Load(Protocol):
-    """Sends at full speed between start and stop."""
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """How long is sent before anything counts, in peace, and in the fault; seconds."""
 
-    def start(self) -> None: ...
-
-    def stop(self) -> list[Send]: ...
-
-
-class OurLoad:
-    """Our blocking producer from some threads."""
-
-    def __init__(self, name_server: str, topic: str, threads: int) -> None:
-        self._producer = Producer(name_server, group=unique("bench"))
-        self._topic = topic
-        self._sends: list[Send] = []
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
-        self._begun = 0.0
-        self.used: list[float] = []
-        """When the bad broker stored something, in seconds from the start."""
-
-    def start(self) -> None:
-        self._producer.start()
-        self._begun = time.perf_counter()
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> list[Send]:
-        self._over.set()
-        for thread in self._threads:
-            thread.join(60)
-        self._producer.shutdown()
-        return self._sends
-
-    def _work(self) -> None:
-        while not self._over.is_set():
-            at = time.perf_counter()
-            try:
-                result = self._producer.send(Message(self._topic, _BODY))
-                good = True
-                if result.queue.broker == BAD:
-                    self.used.append(at - self._begun)
-            except SendFailedError:
-                good = False
-            now = time.perf_counter()
-            self._sends.append(Send(now - self._begun, now - at, good))
+    warm: float
+    peace: float
+    fault: float
 
 
-class ForeignLoad:
-    """A foreign client's own producer, in its own process."""
-
-    def __init__(
-        self, driver: Driver, name_server: str, topic: str, threads: int, **options: Any
-    ) -> None:
-        self._driver = driver
-        self._topic = topic
-        self._threads = threads
-        self._name = unique("load")
-        driver.call(
-            "producer.start",
-            producer=self._name,
-            group=self._name,
-            name_server=name_server,
-            **options,
-        )
-
-    def start(self) -> None:
-        self._driver.call(
-            "load.start",
-            load=self._name,
-            producer=self._name,
-            topic=self._topic,
-            threads=self._threads,
-            body_size=len(_BODY),
-        )
-
-    def stop(self) -> list[Send]:
-        found = self._driver.call("load.stop", load=self._name, limit=120)
-        self._driver.begin("producer.stop", producer=self._name)
-        return [Send(end / 1e6, took / 1e6, good == 1) for end, took, good in found["sends"]]
+def everything() -> list[Scenario]:
+    """Every client in every fault in every way of sending."""
+    return [(c, fault, mode) for fault in FAULT_WORDS for mode in MODES for c in CLIENTS]
 
 
-@contextmanager
-def loads(names: list[str], version: str) -> Iterator[dict[str, Callable[..., Load]]]:
-    """Something that makes a load, for each client asked for."""
-    java: list[JavaDriver] = []
-    with ExitStack() as stack:
-        made: dict[str, Callable[..., Load]] = {}
-        if any(name.startswith("java") for name in names):
-            java.append(stack.enter_context(JavaDriver(version, ["-XX:TieredStopAtLevel=4"])))
-        if "ours" in names:
-            made["ours"] = OurLoad
-        if "java" in names:
-            made["java"] = lambda *a: ForeignLoad(java[0], *a)
-        if "java-switch" in names:
-            switch = {"sendLatencyFaultEnable": True}
-            made["java-switch"] = lambda *a: ForeignLoad(java[0], *a, options=switch)
-        if "go" in names:
-            go = stack.enter_context(GoDriver())
-            made["go"] = lambda *a: ForeignLoad(go, *a)
-        yield made
+def documented() -> list[Scenario]:
+    """Ours in everything; others in one thread, and only where they are known to differ."""
+    telling = {
+        "java": set(FAULT_WORDS),
+        "java-switch": {"slow-80ms", "slow-300ms", "blackhole", "frozen"},
+        "go": {"slow-300ms", "blackhole"},
+    }
+    return [
+        (client, fault, mode)
+        for client, fault, mode in everything()
+        if client == "ours" or (mode == "1" and fault in telling[client])
+    ]
 
 
-def run(
-    proxied: Proxied, fault: str, load: Load, seconds: tuple[float, float, float]
-) -> tuple[Verdict, float | None]:
-    """Warm up, send in peace, break the broker, mend it, and judge.
-
-    The second value is how long after healing the broker was in use again, where the client tells.
-    """
-    warm, peace, broken = seconds
+def run(proxied: Proxied, fault: str, load: Load, phases: Phases) -> tuple[Verdict, Return | None]:
+    """Warm up, send in peace, break the broker, mend it, and judge."""
     begin, end = FAULTS[fault]
     load.start()
     started = time.perf_counter()
-    time.sleep(warm + peace)
+    time.sleep(phases.warm + phases.peace)
     begun = time.perf_counter() - started
     begin(proxied)
     try:
-        time.sleep(broken)
+        time.sleep(phases.fault)
     finally:
         ended = time.perf_counter() - started
+        isolation = load.isolation() if isinstance(load, OurLoad) else None
         end(proxied)
     healed = time.perf_counter() - started
-    time.sleep(_RETURN_SECONDS)
-    verdict = judge(load.stop(), warm, begun, ended)
-    back = [moment - healed for moment in getattr(load, "used", ()) if moment > healed]
-    return verdict, min(back, default=None)
+    back = None
+    if isinstance(load, OurLoad):
+        back = Return(_wait_for_return(load, started, ended, healed), isolation)
+    return judge(load.stop(), phases.warm, begun, ended), back
 
 
-def row(client: str, fault: str, threads: int, verdict: Verdict, back: float | None) -> str:
-    cells = (
-        client,
-        fault,
-        str(threads),
-        f"{verdict.rate_before:.0f}",
-        f"{verdict.rate_during:.0f}",
-        f"{verdict.kept:.2f}",
-        f"{verdict.longest_gap:.2f} s",
-        str(verdict.failures),
-        "" if back is None else f"{back:.2f} s",
-    )
-    return f"| {' | '.join(cells)} |"
+def _wait_for_return(load: OurLoad, started: float, ended: float, healed: float) -> float | None:
+    """Seconds from healing to the first use; a restarted broker may be in use before it is reported ready."""
+    while (used := load.used_after(ended)) is None:
+        if time.perf_counter() - started > healed + _RETURN_LIMIT:
+            return None
+        time.sleep(0.02)
+    return max(0.0, used - healed)
 
 
-HEAD = (
-    "| client | fault | threads | sends/s before | sends/s in the fault | kept | longest gap | failed | back |\n"
-    "|---|---|---|---|---|---|---|---|---|"
-)
-
-
-def main(words: list[str] | None = None) -> None:
-    """Run the contest and print its table."""
+def main(words: list[str] | None = None) -> int:
+    """Run the chosen scenarios and tell what came of them; 1 if a promise was missed."""
     chosen = _arguments(words)
-    lines = [HEAD]
-    print(HEAD, flush=True)
-    seconds = (chosen.warm, chosen.peace, chosen.seconds)
-    with (
-        proxied_cluster(chosen.version, _JVM) as proxied,
-        loads(chosen.clients.split(","), chosen.version) as makers,
-    ):
-        for fault in chosen.faults.split(","):
-            for threads in map(int, chosen.threads.split(",")):
-                for client, make in makers.items():
-                    topic = unique("bench")
-                    proxied.cluster.create_topic(topic)
-                    load = make(proxied.cluster.name_server, topic, threads)
-                    lines.append(row(client, fault, threads, *run(proxied, fault, load, seconds)))
-                    print(lines[-1], flush=True)
-    today = datetime.datetime.now(datetime.UTC).date()
-    lines.append(
-        f"\nApache RocketMQ {chosen.version}, Python {platform.python_version()}, {today}."
-    )
-    if chosen.out:
-        chosen.out.write_text("\n".join(lines) + "\n")
+    conditions, runs = fault_results.read(chosen.json)
+    plan = _plan(chosen, runs)
+    if plan:
+        conditions = _conditions(chosen)
+        phases = Phases(chosen.warm, chosen.peace, chosen.seconds)
+        print(f"{len(plan)} scenarios, about {_minutes(plan, phases):.0f} minutes", flush=True)
+        with (
+            proxied_cluster(chosen.version, _JVM) as proxied,
+            loads({client for client, *_ in plan}, chosen.version) as makers,
+        ):
+            for client, fault, mode in plan:
+                topic = unique("bench")
+                proxied.cluster.create_topic(topic)
+                load = makers[client](proxied.cluster.name_server, topic, mode)
+                verdict, back = run(proxied, fault, load, phases)
+                today = datetime.datetime.now(datetime.UTC).date().isoformat()
+                done = Run(client, fault, mode, verdict, back, today, phases.fault)
+                runs[done.name] = done
+                fault_results.write(chosen.json, conditions, runs.values())
+                print(fault_results.row(done), flush=True)
+    return _tell(chosen, conditions, [runs[name] for name in sorted(runs)])
+
+
+def _tell(chosen: argparse.Namespace, conditions: dict[str, str], runs: Sequence[Run]) -> int:
+    ours = [run for run in runs if run.client == "ours"]
+    missed = [run for run in ours if run.missed]
+    print(f"promises held in {len(ours) - len(missed)} of {len(ours)} scenarios of ours")
+    if chosen.docs and runs:
+        fault_results.put_into(chosen.docs, fault_results.tables(conditions, runs))
+        print(chosen.docs)
+    print(chosen.json)
+    return 1 if missed else 0
+
+
+def _plan(chosen: argparse.Namespace, runs: dict[str, Run]) -> list[Scenario]:
+    wanted = everything() if chosen.all or chosen.only else documented()
+    if chosen.quick and not chosen.only:
+        wanted = [("ours", "blackhole", "1")]
+    parts = [part for part in chosen.only.split(",") if part]
+    return [
+        each
+        for each in wanted
+        if (not parts or any(_matches(part, each) for part in parts))
+        and not (chosen.resume and name_of(*each) in runs)
+    ]
+
+
+def _matches(part: str, scenario: Scenario) -> bool:
+    """Whether all words of ``ours/blackhole`` are among those of the scenario."""
+    return set(part.split("/")) <= set(scenario)
+
+
+def _minutes(plan: Sequence[Scenario], phases: Phases) -> float:
+    each = phases.warm + phases.peace + phases.fault + 0.5
+    returns = sum(2.0 for client, *_ in plan if client == "ours")
+    restarts = sum(8.0 for _, fault, _ in plan if fault == "killed")
+    return (20.0 + len(plan) * each + returns + restarts) / 60
+
+
+def _conditions(chosen: argparse.Namespace) -> dict[str, str]:
+    return {
+        "Rocketwire": __version__,
+        "Apache RocketMQ": f"{chosen.version} (brokers and Java client)",
+        "Python": platform.python_version(),
+        "cores": str(os.cpu_count()),
+        "a fault of": f"{chosen.seconds:g} s",
+        "command": "python -m bench.faults --docs docs/explanation/beside-java.md",
+    }
 
 
 def _arguments(words: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.faults", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.faults",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", default="5.3.3", help="release of Apache RocketMQ")
-    parser.add_argument("--clients", default=",".join(CLIENTS), help="who takes part")
-    parser.add_argument("--faults", default=",".join(FAULTS), help="which faults")
-    parser.add_argument("--threads", default="1,4", help="numbers of sending threads")
+    parser.add_argument("--only", default="", help="some names, or parts of names, by commas")
+    parser.add_argument("--all", action="store_true", help="every client in everything")
+    parser.add_argument("--resume", action="store_true", help="only what has no result yet")
+    parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it works")
     parser.add_argument("--seconds", type=float, default=15.0, help="how long a fault lasts")
-    parser.add_argument("--peace", type=float, default=5.0, help="how long before it is measured")
-    parser.add_argument("--warm", type=float, default=3.0, help="what is left out at the start")
-    parser.add_argument("--out", type=Path, help="also write the table to this file")
+    parser.add_argument("--peace", type=float, default=3.0, help="how long before it is measured")
+    parser.add_argument("--warm", type=float, default=1.5, help="what is left out at the start")
+    parser.add_argument("--json", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--docs", type=Path, help="write the tables into this page")
     chosen = parser.parse_args(words)
-    for given, known in ((chosen.clients, CLIENTS), (chosen.faults, FAULTS)):
-        unknown = sorted(set(given.split(",")) - set(known))
-        if unknown:
-            parser.error(f"{', '.join(unknown)}: choose from {', '.join(known)}")
+    if chosen.quick:
+        chosen.seconds, chosen.peace, chosen.warm = 3.0, 1.0, 0.5
+        chosen.json = chosen.json.with_stem("faults-quick")
+        if chosen.docs:
+            parser.error("--quick is too short for the documentation: leave out --docs")
+    known = {*CLIENTS, *FAULT_WORDS, *MODES}
+    unknown = sorted(
+        {word for part in chosen.only.split(",") for word in part.split("/") if word} - known
+    )
+    if unknown:
+        parser.error(f"--only {', '.join(unknown)}: choose from {', '.join(sorted(known))}")
     return chosen
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

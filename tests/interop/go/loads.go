@@ -22,6 +22,7 @@ type loads struct {
 
 type run struct {
 	client rocketmq.Producer
+	places chan struct{}
 	topic  string
 	body   []byte
 	begin  time.Time
@@ -56,9 +57,13 @@ func (l *loads) start(given arguments) (value, error) {
 	l.lock.Lock()
 	l.runs[given.text("load", "")] = made
 	l.lock.Unlock()
+	work := made.work
+	if places := given.number("in_flight", 0); places > 0 {
+		made.places, work = make(chan struct{}, places), made.fly
+	}
 	for range given.number("threads", 1) {
 		made.done.Add(1)
-		go made.work()
+		go work()
 	}
 	return nil, nil
 }
@@ -84,14 +89,43 @@ func (r *run) work() {
 		ctx, cancel := context.WithTimeout(context.Background(), sendLimit)
 		_, err := r.client.SendSync(ctx, primitive.NewMessage(r.topic, r.body))
 		cancel()
-		now := time.Now()
-		good := int64(1)
-		r.lock.Lock()
-		if err != nil {
-			good = 0
-			r.errors[fmt.Sprintf("%T", err)]++
-		}
-		r.sends = append(r.sends, [3]int64{now.Sub(r.begin).Microseconds(), now.Sub(at).Microseconds(), good})
-		r.lock.Unlock()
+		r.record(at, err)
 	}
+}
+
+// fly keeps so many messages under way, and waits in the end for those that are left.
+func (r *run) fly() {
+	defer r.done.Done()
+	for !r.over.Load() {
+		r.places <- struct{}{}
+		at := time.Now()
+		err := r.client.SendAsync(context.Background(), func(_ context.Context, _ *primitive.SendResult, err error) {
+			r.record(at, err)
+			<-r.places
+		}, primitive.NewMessage(r.topic, r.body))
+		if err != nil {
+			r.record(at, err)
+			<-r.places
+		}
+	}
+	limit := time.After(30 * time.Second)
+	for range cap(r.places) {
+		select {
+		case r.places <- struct{}{}:
+		case <-limit:
+			return
+		}
+	}
+}
+
+func (r *run) record(at time.Time, err error) {
+	now := time.Now()
+	good := int64(1)
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if err != nil {
+		good = 0
+		r.errors[fmt.Sprintf("%T", err)]++
+	}
+	r.sends = append(r.sends, [3]int64{now.Sub(r.begin).Microseconds(), now.Sub(at).Microseconds(), good})
 }
