@@ -2,8 +2,8 @@
 
 A batch is read in two steps, because records hold their own place in the log: ``plan_batch``
 tells how large they will be, and ``encode_batch`` makes them once their place is known. This
-module has the plain loop, which does any batch; ``batch_matrix`` does batches of equal messages
-all at once where numpy is installed.
+module has the plain loop, which does any batch; where numpy is installed, ``batch_matrix`` does
+batches of equal messages all at once, and ``batch_columns`` the others field by field.
 """
 
 from __future__ import annotations

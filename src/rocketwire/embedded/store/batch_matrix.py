@@ -1,8 +1,8 @@
 """Batches of equal-sized messages as one matrix, for those who have numpy.
 
-Programs that send in bulk send messages of one shape. Then items are rows, fields are columns,
-and only the checksum is computed message by message. ``plan_matrix`` answers None for every
-other batch, also for every malformed one: the plain loop then says what is wrong with it.
+Programs that send in bulk often send messages of one shape. Then items are rows, fields are
+columns, and only the checksum is computed message by message. ``plan_matrix`` answers None for
+every other batch: ``batch_columns`` does those whose messages have sizes of their own.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rocketwire.embedded.store.layout import (
 )
 
 #: Below this many bytes, setting numpy up costs more than it saves.
-_WORTH_IT: Final = 4096
+WORTH_IT: Final = 4096
 
 
 @cache
-def _numpy() -> Any:
+def load_numpy() -> Any:
     """Numpy if it is installed; loaded by the first large batch, not by every broker."""
     try:
         import numpy
@@ -36,8 +36,9 @@ def _numpy() -> Any:
 
 
 @cache
-def _head_type() -> Any:
-    return _numpy().dtype(
+def head_type() -> Any:
+    """The fixed part of a record with IPv4 hosts."""
+    return load_numpy().dtype(
         [
             ("size", ">i4"), ("magic", ">u4"), ("crc", ">u4"), ("queue", ">i4"), ("flag", "V4"),
             ("queue_offset", ">i8"), ("physical", ">i8"), ("system_flag", ">i4"), ("born", ">i8"),
@@ -66,7 +67,7 @@ class MatrixPlan:
 
     def encode(self, place: BatchPlace) -> BatchRecords:
         """The records."""
-        numpy = _numpy()
+        numpy = load_numpy()
         count, size, body_size = len(self.rows), self.size, self.body_size
         records = numpy.empty((count, size), numpy.uint8)
         offsets = place.physical_offset + size * numpy.arange(count, dtype=numpy.int64)
@@ -82,27 +83,19 @@ class MatrixPlan:
             # One byte more than the suffix: the messages lack their last separator.
             joint = b"\x02" if size - end > len(self.suffix) else b""
             records[:, end:] = numpy.frombuffer(joint + self.suffix, numpy.uint8)
-        units = numpy.empty(count, numpy.dtype([("at", ">i8"), ("size", ">i4"), ("code", ">i8")]))
-        units["at"], units["size"], units["code"] = offsets, size, self._codes()
+        units = pack_units(offsets, size, self._codes())
         packed = offsets.astype(">i8").tobytes()
-        return BatchRecords(memoryview(records.reshape(-1)), units.tobytes(), packed)
+        return BatchRecords(memoryview(records.reshape(-1)), units, packed)
 
     def _heads(self, place: BatchPlace, offsets: Any) -> Any:
         """The fixed part of each record, as a matrix of bytes."""
-        numpy = _numpy()
+        numpy = load_numpy()
         count, body_size = len(self.rows), self.body_size
-        heads = numpy.zeros(count, _head_type())
-        heads["size"], heads["magic"], heads["body_size"] = self.size, MAGIC_V1, body_size
+        heads = shared_heads(place, count)
+        heads["size"], heads["body_size"] = self.size, body_size
         heads["crc"] = self._checksums()
-        heads["queue"] = place.queue_id
-        heads["system_flag"] = host_flags(place.system_flag, place.born_host, place.store_host)
         heads["flag"] = numpy.ascontiguousarray(self.rows[:, 12:16]).view("V4")[:, 0]
-        heads["queue_offset"] = place.queue_offset + numpy.arange(count)
         heads["physical"] = offsets
-        heads["born"], heads["stored"] = place.born_ms, place.store_ms
-        heads["born_host"] = numpy.void(place.born_host)
-        heads["store_host"] = numpy.void(place.store_host)
-        heads["reconsumed"] = place.reconsume_times
         return heads.view(numpy.uint8).reshape(count, HEAD_V4_SIZE)
 
     def _checksums(self) -> list[int]:
@@ -128,6 +121,32 @@ class MatrixPlan:
         return [tags_code(self.body[at : at + self.properties_size]) for at in starts]
 
 
+def shared_heads(place: BatchPlace, count: int) -> Any:
+    """Heads with everything filled in that does not depend on the message."""
+    numpy = load_numpy()
+    heads = numpy.zeros(count, head_type())
+    heads["magic"] = MAGIC_V1
+    heads["queue"] = place.queue_id
+    heads["system_flag"] = host_flags(place.system_flag, place.born_host, place.store_host)
+    heads["queue_offset"] = place.queue_offset + numpy.arange(count)
+    heads["born"], heads["stored"] = place.born_ms, place.store_ms
+    heads["born_host"] = numpy.void(place.born_host)
+    heads["store_host"] = numpy.void(place.store_host)
+    heads["reconsumed"] = place.reconsume_times
+    return heads
+
+
+def pack_units(offsets: Any, sizes: Any, codes: Any) -> bytes:
+    """The units of a queue for records at these places."""
+    numpy = load_numpy()
+    units = numpy.empty(
+        len(offsets), numpy.dtype([("at", ">i8"), ("size", ">i4"), ("code", ">i8")])
+    )
+    units["at"], units["size"], units["code"] = offsets, sizes, codes
+    packed: bytes = units.tobytes()
+    return packed
+
+
 def plan_matrix(
     body: bytes, topic: bytes, suffix: bytes, born_host: bytes, store_host: bytes
 ) -> MatrixPlan | None:
@@ -136,14 +155,14 @@ def plan_matrix(
     body_size = int.from_bytes(body[16:20], "big")
     properties_size = int.from_bytes(body[20 + body_size : 22 + body_size], "big")
     if (
-        len(body) < _WORTH_IT
+        len(body) < WORTH_IT
         or len(body) % max(step, 1)
         or step != 22 + body_size + properties_size
         or not len(born_host) == len(store_host) == 8
-        or _numpy() is None
+        or load_numpy() is None
     ):
         return None
-    rows = _numpy().frombuffer(body, _numpy().uint8).reshape(-1, step)
+    rows = load_numpy().frombuffer(body, load_numpy().uint8).reshape(-1, step)
     if not _same(rows, body_size, properties_size):
         return None
     stored = properties_size + len(suffix)

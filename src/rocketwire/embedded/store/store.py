@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketwire.embedded.store.batch_append import BatchPlace, BatchPlan, plan_batch
+from rocketwire.embedded.store.batch_columns import plan_columns
 from rocketwire.embedded.store.batch_matrix import plan_matrix
 from rocketwire.embedded.store.checkpoint import Checkpoint
 from rocketwire.embedded.store.commitlog import CommitLog
@@ -157,9 +158,10 @@ class MessageStore:
         return Appended(offset, plan.total, place.queue_offset, store_ms), records.offsets
 
     def _plan(self, draft: Draft, topic: bytes, suffix: bytes) -> BatchPlan:
-        matrix = plan_matrix(draft.body, topic, suffix, draft.born_host, self.host)
-        if matrix is not None:
-            return matrix
+        for plan in (plan_matrix, plan_columns):
+            found: BatchPlan | None = plan(draft.body, topic, suffix, draft.born_host, self.host)
+            if found is not None:
+                return found
         head = HEADS[len(draft.born_host), len(self.host)].size
         return plan_batch(draft.body, topic, suffix, head)
 

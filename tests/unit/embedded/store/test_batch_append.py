@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import struct
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from rocketwire.embedded.store import MessageRefusedError
 from rocketwire.embedded.store.batch_append import BatchPlace, plan_batch
+from rocketwire.embedded.store.batch_columns import plan_columns
 from rocketwire.embedded.store.batch_matrix import plan_matrix
 from rocketwire.embedded.store.layout import HEAD_V4_SIZE, UNIT
 from rocketwire.wire.java_hash import java_string_hash
@@ -61,6 +63,75 @@ def test_the_matrix_writes_what_the_loop_writes(
     assert matrix is not None
     assert matrix.total == loop.total
     assert matrix.encode(PLACE) == loop.encode(PLACE)
+
+
+@given(
+    st.integers(30, 120),
+    st.lists(st.sampled_from(["red", "green", "b\x01d"]), min_size=1, max_size=3),
+    st.sampled_from(["{tag}{open}", "A\x011\x02{tag}{open}", "{tag}\x02Z\x011{open}", "{open}"]),
+    st.sampled_from(["never", "always", "sometimes"]),
+    st.sampled_from([b"", SUFFIX]),
+    st.integers(0, 2**32),
+)
+def test_the_columns_write_what_the_loop_writes(
+    count, tags, shape, separator, suffix, seed
+) -> None:
+    chance = random.Random(seed)
+    items = []
+    for _ in range(count):
+        size = chance.randrange(120, 260)
+        last = {"never": "", "always": "\x02"}.get(separator, chance.choice(["", "\x02"]))
+        text = f"KEYS\x01{chance.randrange(10 ** chance.randrange(1, 9))}\x02" + shape.format(
+            tag=f"TAGS\x01{chance.choice(tags)}", open=last
+        )
+        body = chance.choice([chance.randbytes(size), b"\x02TAGS\x01no\x02".ljust(size)])
+        items.append(item(body, text.encode(), chance.randrange(-(2**31), 2**31)))
+    body = b"".join(items) * (1 + 4096 // len(b"".join(items)))
+    loop = plan_batch(body, b"topic", suffix, HEAD_V4_SIZE)
+    columns = plan_columns(body, b"topic", suffix, HOST, HOST)
+    assert columns is not None
+    assert columns.total == loop.total
+    assert columns.encode(PLACE) == loop.encode(PLACE)
+
+
+@given(
+    st.lists(st.integers(0, 400), min_size=15, max_size=40),
+    st.integers(0, 5000),
+    st.binary(min_size=1, max_size=4),
+)
+def test_the_columns_accept_what_the_loop_accepts(sizes, at, garbage) -> None:
+    """Whatever is written over a batch: it is read alike, or left to the loop."""
+    whole = b"".join(item(b"x" * size, b"TAGS\x01a\x02") for size in sizes)
+    at %= len(whole)
+    body = whole[:at] + garbage + whole[at + len(garbage) :]
+    columns = plan_columns(body, b"topic", SUFFIX, HOST, HOST)
+    if columns is not None:
+        loop = plan_batch(body, b"topic", SUFFIX, HEAD_V4_SIZE)
+        assert (columns.total, columns.encode(PLACE)) == (loop.total, loop.encode(PLACE))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        item(b"x" * 20, b"") * 3,
+        b"\xff" * 5000,
+        b"\0" * 5000,
+        item(b"x" * 300, b"") * 20 + b"\0\0\0\x17",
+        item(b"x" * 301, b"") * 20 + item(b"", b"p" * 32_760),
+    ],
+)
+def test_the_columns_leave_what_is_odd_to_the_loop(body: bytes) -> None:
+    assert plan_columns(body, b"t", SUFFIX, HOST, HOST) is None
+
+
+def test_one_mention_too_many_of_a_tag_is_seen() -> None:
+    """As many mentions as messages, but two in one and none in another."""
+    twice, none = b"TAGS\x01a\x02TAGS\x01b\x02", b"KEYS\x01k\x02"
+    body = b"".join(item(b"x" * (200 + n), twice if n % 2 else none) for n in range(40))
+    columns = plan_columns(body, b"topic", b"", HOST, HOST)
+    assert columns is not None
+    units = UNIT.iter_unpack(columns.encode(PLACE).units)
+    assert [code for _, _, code in units] == [0, java_string_hash("b")] * 20
 
 
 def test_every_field_is_where_a_reader_looks_for_it() -> None:

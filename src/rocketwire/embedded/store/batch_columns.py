@@ -1,0 +1,179 @@
+"""Batches of messages with sizes of their own, field by field, for those who have numpy.
+
+Where items begin is found one by one, because each says where the next one is. Everything that has
+a fixed place in a record is then worked out for all of them at once, and records are joined from
+pieces. ``plan_columns`` answers None for what it can't do, also for every malformed batch: the plain
+loop then says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rocketwire.embedded.store.batch_append import BatchPlace, BatchRecords
+from rocketwire.embedded.store.batch_matrix import (
+    WORTH_IT,
+    load_numpy,
+    pack_units,
+    shared_heads,
+)
+from rocketwire.embedded.store.layout import HEAD_V4_SIZE, PROPERTIES_LIMIT, tags_code
+
+_TAGS: Final = b"TAGS\x01"
+
+
+@dataclass(slots=True)
+class ColumnsPlan:
+    """A batch that was read and found good: one entry per message in each array.
+
+    ``stored`` are the bytes of properties with what the broker adds to them.
+    """
+
+    body: bytes
+    topic: bytes
+    suffix: bytes
+    starts: Any
+    heads: Any
+    body_sizes: Any
+    property_sizes: Any
+    stored: Any
+    sizes: Any
+    total: int
+
+    def encode(self, place: BatchPlace) -> BatchRecords:
+        """The records."""
+        numpy = load_numpy()
+        body, count = self.body, len(self.starts)
+        offsets = place.physical_offset + numpy.cumsum(self.sizes) - self.sizes
+        first, middle = self.starts + 20, self.starts + 20 + self.body_sizes
+        last = middle + 2 + self.property_sizes
+        # Whole columns at a time: a loop over messages would cost as much as all the rest.
+        contents = _cut(body, first, middle)
+        properties = _cut(body, middle + 2, last)
+        pieces = [b""] * (5 * count)
+        pieces[::5] = _rows(self._heads(place, offsets, contents))
+        pieces[1::5] = contents
+        pieces[2::5] = _rows(self._middles())
+        pieces[3::5] = properties
+        pieces[4::5] = self._tails()
+        codes = self._codes(middle + 2, last, properties)
+        units = pack_units(offsets, self.sizes, codes)
+        return BatchRecords(b"".join(pieces), units, offsets.astype(">i8").tobytes())
+
+    def _heads(self, place: BatchPlace, offsets: Any, contents: list[bytes]) -> Any:
+        """The fixed part of each record, as a matrix of bytes."""
+        numpy = load_numpy()
+        heads = shared_heads(place, len(self.starts))
+        heads["size"], heads["body_size"] = self.sizes, self.body_sizes
+        heads["flag"] = self.heads["flag"]
+        heads["physical"] = offsets
+        heads["crc"] = numpy.array(list(map(zlib.crc32, contents)), numpy.uint32) & 0x7FFFFFFF
+        return heads.view(numpy.uint8).reshape(-1, HEAD_V4_SIZE)
+
+    def _tails(self) -> list[bytes]:
+        """What follows the client's properties: with a separator where he left it out."""
+        tails = (self.suffix, b"\x02" + self.suffix)
+        is_open = self.stored - self.property_sizes > len(self.suffix)
+        if not is_open.any():
+            return [self.suffix] * len(self.starts)
+        return [tails[each] for each in is_open.tolist()]
+
+    def _codes(self, first: Any, last: Any, properties: list[bytes]) -> int | list[int]:
+        """The tags code of all, or of each."""
+        mentions = self.body.count(_TAGS)
+        if not mentions:
+            return 0
+        if mentions == len(properties):
+            begin, end = int(first[0]), int(last[0])
+            at = self.body.find(_TAGS, begin, end)
+            tag = self.body[at - 1 : self.body.find(b"\x02", at, end) + 1]
+            # As far from the start in every message, or as far from the end.
+            for places in (first + (at - 1 - begin), last - (end - at + 1)):
+                if at > begin and len(tag) > len(_TAGS) and self._have(tag, places, first, last):
+                    return tags_code(properties[0])
+        return list(map(tags_code, properties))
+
+    def _have(self, text: bytes, places: Any, first: Any, last: Any) -> bool:
+        """Whether the properties of every message have this text at its place."""
+        numpy = load_numpy()
+        if ((places < first) | (places + len(text) > last)).any():
+            return False
+        found = _gather(numpy.frombuffer(self.body, numpy.uint8), places, len(text))
+        return bool((found == numpy.frombuffer(text, numpy.uint8)).all())
+
+    def _middles(self) -> Any:
+        """What lies between body and properties of each record: the topic, and a length."""
+        numpy = load_numpy()
+        topic = bytes((len(self.topic),)) + self.topic
+        middles = numpy.empty((len(self.starts), len(topic) + 2), numpy.uint8)
+        middles[:, :-2] = numpy.frombuffer(topic, numpy.uint8)
+        middles[:, -2:] = self.stored.astype(">u2").view(numpy.uint8).reshape(-1, 2)
+        return middles
+
+
+def plan_columns(
+    body: bytes, topic: bytes, suffix: bytes, born_host: bytes, store_host: bytes
+) -> ColumnsPlan | None:
+    """Read a batch of messages of any sizes; None for what the plain loop must look at."""
+    if len(body) < WORTH_IT or not len(born_host) == len(store_host) == 8:
+        return None
+    numpy = load_numpy()
+    places = None if numpy is None else _starts(body)
+    if not places:
+        return None
+    data = numpy.frombuffer(body, numpy.uint8)
+    starts = numpy.array(places, numpy.int64)
+    heads = _gather(data, starts, 20).view(
+        numpy.dtype([("size", ">i4"), ("skipped", "V8"), ("flag", "V4"), ("body", ">i4")])
+    )[:, 0]
+    item_sizes, body_sizes = heads["size"].astype(numpy.int64), heads["body"].astype(numpy.int64)
+    if ((body_sizes < 0) | (body_sizes > item_sizes - 22)).any():
+        return None
+    lengths = _gather(data, starts + 20 + body_sizes, 2).view(">u2")[:, 0]
+    property_sizes = lengths.astype(numpy.int64)
+    if (item_sizes != 22 + body_sizes + property_sizes).any():
+        return None
+    stored = property_sizes + len(suffix)
+    if suffix:
+        stored += (property_sizes > 0) & (data[starts + item_sizes - 1] != 2)
+    if (stored > PROPERTIES_LIMIT).any():
+        return None
+    sizes = HEAD_V4_SIZE + 3 + len(topic) + body_sizes + stored
+    return ColumnsPlan(
+        body, topic, suffix, starts, heads, body_sizes, property_sizes, stored, sizes,
+        int(sizes.sum()),
+    )  # fmt: skip
+
+
+def _starts(body: bytes) -> list[int] | None:
+    """Where each item begins; None if they do not end where the batch does."""
+    read = int.from_bytes
+    position, end = 0, len(body)
+    found: list[int] = []
+    while position < end:
+        found.append(position)
+        size = read(body[position : position + 4], "big")
+        if size < 22:
+            return None
+        position += size
+    return found if position == end else None
+
+
+def _cut(body: bytes, starts: Any, ends: Any) -> list[bytes]:
+    """The parts of a batch between these places."""
+    return [body[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _rows(matrix: Any) -> list[bytes]:
+    """Each row of a matrix of bytes."""
+    packed: bytes = matrix.tobytes()
+    step = matrix.shape[1]
+    return [packed[at : at + step] for at in range(0, len(packed), step)]
+
+
+def _gather(data: Any, places: Any, width: int) -> Any:
+    """So many bytes at each place, as rows."""
+    numpy = load_numpy()
+    return data[places[:, None] + numpy.arange(width)]
