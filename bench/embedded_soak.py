@@ -20,7 +20,7 @@ import threading
 import time
 from pathlib import Path
 
-from bench.embedded_speed import pull_ext, send_ext
+from bench.embedded_load import pull_ext, send_ext
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.command import Command, decode_command, encode_command
 from rocketwire.wire.stored_message import iter_records

@@ -8,6 +8,7 @@ loop then says what is wrong with it.
 
 from __future__ import annotations
 
+import struct
 import zlib
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,7 @@ from rocketwire.embedded.store.batch_matrix import (
 )
 from rocketwire.embedded.store.layout import HEAD_V4_SIZE, PROPERTIES_LIMIT, tags_code
 
+_SIZE: Final = struct.Struct(">i")
 _TAGS: Final = b"TAGS\x01"
 
 
@@ -82,7 +84,8 @@ class ColumnsPlan:
 
     def _codes(self, first: Any, last: Any, properties: list[bytes]) -> int | list[int]:
         """The tags code of all, or of each."""
-        mentions = self.body.count(_TAGS)
+        # Not of the whole batch: bodies are longer than properties, and may say anything.
+        mentions = b"".join(properties).count(_TAGS)
         if not mentions:
             return 0
         if mentions == len(properties):
@@ -149,16 +152,17 @@ def plan_columns(
 
 def _starts(body: bytes) -> list[int] | None:
     """Where each item begins; None if they do not end where the batch does."""
-    read = int.from_bytes
-    position, end = 0, len(body)
+    unpack = _SIZE.unpack_from
+    # A size at the very end may be cut off.
+    position, end = 0, len(body) - 22
     found: list[int] = []
-    while position < end:
+    while position <= end:
         found.append(position)
-        size = read(body[position : position + 4], "big")
+        (size,) = unpack(body, position)
         if size < 22:
             return None
         position += size
-    return found if position == end else None
+    return found if position == len(body) else None
 
 
 def _cut(body: bytes, starts: Any, ends: Any) -> list[bytes]:
