@@ -241,11 +241,14 @@ class AdaptiveJudge(Judge):
         if not slow:
             return False
         mildest = min(slow, key=lambda other: (other.slow_streak, other.last_wait))
-        # Steady slowness outweighs a lone pause, or one pause elsewhere would shield it for as
-        # long as that isolation lasts.
-        much_slower = self.is_slow(latency + entry.expected, mildest.last_wait)
-        if not much_slower and entry.slow_streak <= mildest.slow_streak:
-            return False
+        wait = latency + entry.expected
+        if not self.is_slow(wait, mildest.last_wait):
+            # Steady slowness outweighs a lone pause, or one pause elsewhere would shield it for
+            # as long as that isolation lasts; but not the steady slowness of a broker that is far
+            # slower, and has no streak because nobody asks it.
+            outweighs = entry.slow_streak > mildest.slow_streak
+            if not outweighs or self.is_slow(mildest.last_wait, wait):
+                return False
         self._return(mildest, now)
         return True
 

@@ -285,6 +285,17 @@ def test_slow_again_and_again_outweighs_a_lone_pause():
     assert lab.state("b0") == "usable"
 
 
+@pytest.mark.parametrize(("out", "taken"), [(128 * MS, True), (129 * MS, False)])
+def test_slow_again_and_again_does_not_bring_back_a_broker_that_is_far_slower(out, taken):
+    lab = FaultLab(FaultPolicy(floor=16 * MS), brokers=("b0", "b1", "b2"))
+    lab.warm_up(MS)
+    lab.answer("b0", out)
+    for _ in range(9):
+        lab.answer("b1", 32 * MS)
+    assert (lab.state("b1") == "isolated") == taken
+    assert (lab.state("b0") == "isolated") != taken
+
+
 def test_a_good_answer_in_between_makes_it_a_lone_pause_again():
     lab = lab_of(3)
     lab.answer("b0", 0.1)
