@@ -14,12 +14,13 @@ import asyncio
 import logging
 import math
 import socket
-from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
-from rocketwire.core.effects import Invoke, Oneway
+from rocketwire.aio.waiting import Call, Carrier, Responder, Waiter, deliver, refuse
+from rocketwire.core.effects import Oneway
+from rocketwire.core.express import Parcel
 from rocketwire.errors import (
     ClientClosedError,
     ConnectFailedError,
@@ -27,7 +28,6 @@ from rocketwire.errors import (
     LocalProtocolError,
     RemoteProtocolError,
     RequestTimeoutError,
-    RocketMQError,
 )
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import RESPONSE, Command
@@ -47,43 +47,6 @@ _GATHER: Final = 64 * 1024
 _SWEEP_SPACING: Final = 1e-6
 #: Loops round timers to a millisecond, so a timer may come early; then this is the next wait.
 _SHORTEST_TIMER: Final = 0.001
-
-#: Answers a request of the peer; None leaves it unanswered.
-Responder: TypeAlias = Callable[[Command], Command | None]
-Call: TypeAlias = Invoke | Oneway
-
-
-class Waiter:
-    """Somebody who waits for one request at a time. Told exactly once how it ended."""
-
-    __slots__ = ("connection", "deadline", "issued", "opaque")
-
-    connection: Connection | None
-    #: Zero while the request stands in the connection's line.
-    opaque: int
-    deadline: float
-    issued: float
-
-    @property
-    @abstractmethod
-    def owner(self) -> object:
-        """Whose request it is, of those who share the connection."""
-
-    @abstractmethod
-    def resume(self, value: object) -> None:
-        """The reply came, or the oneway request was written (None)."""
-
-    @abstractmethod
-    def fail(self, error: RocketMQError) -> None:
-        """There will be no reply."""
-
-
-def refuse(command: Command) -> Command:
-    """The answer to a request that we do not know."""
-    return Command(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-        remark=f"request type {command.code} not supported",
-    )
 
 
 class Connection(asyncio.Protocol):
@@ -163,6 +126,34 @@ class Connection(asyncio.Protocol):
             self._arm(deadline - now, deadline)
         if call.flight is not None:
             call.flight.written(now, session.unanswered)
+        return True
+
+    def carry(self, carrier: Carrier, parcel: Parcel) -> bool:
+        """Write a parcel, as ``issue`` does; its answer is told to ``carrier.stored``.
+
+        Only while ``is_ready``. False if nothing was done.
+        """
+        now = parcel.began
+        if now - self._last_used > IDLE_LIMIT and self.is_stale():
+            return False
+        self._last_used = now
+        session = self.session
+        opaque = session.next_opaque()
+        frame = parcel.frame(opaque)
+        size = len(frame)
+        session.pending[opaque] = (carrier, size, True)
+        session.unanswered += size
+        carrier.connection, carrier.opaque = self, opaque
+        carrier.deadline, carrier.issued = parcel.limit, now
+        if not self._out:
+            self._call_soon(self._flush)
+        self._out.append(frame)
+        self._out_size += size
+        if self._out_size > _GATHER:
+            self._flush()
+        if parcel.limit < self._sweep_at:
+            self._arm(parcel.limit - now, parcel.limit)
+        parcel.written(now, session.unanswered)
         return True
 
     def write_oneway(self, call: Call) -> None:
@@ -289,10 +280,12 @@ class Connection(asyncio.Protocol):
         """Wake those whose answers are in it."""
         now = self._last_heard = self._clock()
         try:
-            answers, asked = self.session.receive(data)
+            stored, answers, asked = self.session.receive(data)
         except RemoteProtocolError as error:
             self._break(error)
             return
+        if stored:
+            deliver(cast("list[tuple[Carrier, bytes]]", stored), now)
         for waiter, reply in answers:
             reply.arrived = now
             waiter.resume(reply)
@@ -332,7 +325,7 @@ class Connection(asyncio.Protocol):
 
     def dismiss(self, owner: object) -> None:
         """One of several clients closes: its requests get no answer any more."""
-        pending = [waiter for waiter, _ in self.session.pending.values()]
+        pending = [entry[0] for entry in self.session.pending.values()]
         for waiter in [w for w in (*pending, *self._line) if w.owner is owner]:
             self.abandon(waiter)
             waiter.fail(ClientClosedError("the client was shut down before the answer came"))
@@ -414,7 +407,7 @@ class Connection(asyncio.Protocol):
         self._sweep_pending(now)
         if self.is_over:
             self._close_if_done()
-        deadlines = [w.deadline for w, _ in self.session.pending.values()]
+        deadlines = [entry[0].deadline for entry in self.session.pending.values()]
         deadlines += [w.deadline for w in self._line]
         if deadlines:
             moment = max(min(deadlines), now + _SWEEP_SPACING * len(deadlines))
@@ -423,7 +416,7 @@ class Connection(asyncio.Protocol):
 
     def _sweep_pending(self, now: float) -> None:
         pending = self.session.pending
-        due = [(o, w) for o, (w, _) in pending.items() if w.deadline <= now]
+        due = [(o, e[0]) for o, e in pending.items() if e[0].deadline <= now]
         if any(self._last_heard < w.issued <= now - _SILENCE for _, w in due):
             # Not a byte since the request was written: the connection itself may be dead. Others
             # in flight keep their chance, new requests get a new connection.

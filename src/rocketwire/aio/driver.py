@@ -18,8 +18,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never, cast
 
-from rocketwire.aio.connection import Call, Connection, Responder, Waiter, refuse
+from rocketwire.aio.connection import Connection
 from rocketwire.aio.links import Links
+from rocketwire.aio.waiting import Call, Responder, Waiter, refuse
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
 from rocketwire.errors import ClientClosedError, LocalProtocolError, RocketMQError

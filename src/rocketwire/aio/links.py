@@ -11,8 +11,9 @@ import asyncio
 import weakref
 from collections.abc import Callable, Collection
 
-from rocketwire.aio.connection import Connection, Responder, refuse
+from rocketwire.aio.connection import Connection
 from rocketwire.aio.dial import dial
+from rocketwire.aio.waiting import Responder, refuse
 from rocketwire.config import ClientConfig
 from rocketwire.core.instance import Instance
 

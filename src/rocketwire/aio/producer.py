@@ -8,12 +8,14 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
+from rocketwire.aio import express
 from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.delivery import BatchedDelivery, Delivery, Room, SingleDelivery, in_callback
 from rocketwire.aio.driver import Awaited
 from rocketwire.config import ProducerConfig
 from rocketwire.core.accumulate import Accumulator
 from rocketwire.core.admin import create_topic
+from rocketwire.core.express import Express, express_for
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.many import ManySender
@@ -70,6 +72,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._sender = Sender(instance, config, positions, reporting.hooks)
         self._room = Room(self._driver.loop, config.max_in_flight, config.max_in_flight_bytes)
         self._burst = 0
+        self._express = express_for(self._sender, SendMode.ASYNC)
         self._accumulator: Accumulator | None = None
         if config.auto_batch is not None:
             room = self._room
@@ -151,7 +154,20 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """
         if self._state != "running":
             raise self._not_running()
-        sender, room = self._sender, self._room
+        sender, room, lane = self._sender, self._room, self._express
+        if lane is not None and queue is None and selector is None and timeout is None:
+            parcel = lane.prepare(message) if type(message) is Message else None
+            if parcel is not None:
+                waiter = express.begin(lane, parcel, self._driver)
+                room.visitors += 1
+                try:
+                    return await waiter.answer
+                finally:
+                    room.visitors -= 1
+                    if room.has_listeners:
+                        room.look_around()
+                    if not waiter.is_over:
+                        waiter.give_up()
         plan = sender.plan(
             message,
             SendMode.ASYNC,
@@ -224,7 +240,21 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._burst += 1
         if self._burst >= _BURST:  # before anything is handed over: this may be cancelled
             await self._take_turns()
-        batches, plan = self._accumulator, None
+        batches, plan, lane = self._accumulator, None, self._express
+        if (
+            lane is not None
+            and batches is None
+            and queue is None
+            and selector is None
+            and timeout is None
+            and type(message) is Message
+            and self._room.take(1, len(message.body))
+        ):
+            delivery = self._post(lane, message)
+            if delivery is not None:
+                if on_success is not None or on_error is not None:
+                    delivery.add_done_callback(_teller(on_success, on_error))
+                return delivery
         if (
             batches is None
             or type(message) is not Message
@@ -246,12 +276,22 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if not self._room.take(count, size):
             await self._wait_for_room(count, size, limit)
         if plan is not None:
-            delivery: Delivery = self._hand_over(plan, count, size)
+            delivery = self._hand_over(plan, count, size)
         else:
             delivery = self._hand_to(cast("Accumulator", batches), cast("Message", message), limit)
         if on_success is not None or on_error is not None:
             delivery.add_done_callback(_teller(on_success, on_error))
         return delivery
+
+    def _post(self, lane: Express, message: Message) -> Delivery | None:
+        """Hand a message to the fast lane, if it may take it. The room for it is taken."""
+        parcel = None
+        try:
+            parcel = lane.prepare(message)
+        finally:
+            if parcel is None:
+                self._room.give_back(1, len(message.body))
+        return None if parcel is None else express.submit(lane, parcel, self._driver, self._room)
 
     def _hand_over(self, plan: Plan, count: int, size: int) -> Delivery:
         if plan.outgoing.sharding_keys:

@@ -38,13 +38,20 @@ def read_result(reply: Reply, outgoing: Outgoing, target: SendTarget) -> SendRes
         decode_send_reply(reply.ext)  # an answer that makes no sense is an error now, not later
     # The message itself is not kept alive by its result.
     return SendResult.read_by(
-        partial(_fields, reply, outgoing.message_ids, target.queue, is_batch=outgoing.is_batch)
+        partial(
+            result_fields, reply, outgoing.message_ids, target.queue, is_batch=outgoing.is_batch
+        )
     )
 
 
-def _fields(
+def result_fields(
     reply: Reply, message_ids: tuple[str, ...], queue: MessageQueue, *, is_batch: bool
 ) -> dict[str, Any]:
+    """The fields of a result, as arguments of its constructor.
+
+    Raises:
+        RemoteProtocolError: the answer does not tell them.
+    """
     place = decode_send_reply(reply.ext)
     if place.queue_id != queue.id:
         queue = MessageQueue(queue.topic, queue.broker, place.queue_id)

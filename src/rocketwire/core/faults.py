@@ -9,7 +9,7 @@ part, retrying is ``retry``'s.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -126,6 +126,34 @@ class FaultTable:
             notices = self._release(flight, now)
         self._tell(notices)
 
+    def answered_all(self, flights: Sequence[Flight], now: float) -> None:
+        """Good replies to several attempts were read at ``now``, as if ``answered`` one by one.
+
+        Under one lock and in one call for all those that need no judgement, which saves half of
+        what an answer costs here.
+        """
+        judged: list[Flight] = []
+        quick, smoothing = self._quick, self._smoothing
+        with self._lock:
+            for flight in flights:
+                entry, written_at = flight.entry, flight.written_at
+                latency = now - written_at
+                net = latency - flight.allowance
+                if judged or not entry.calm or net > quick or flight.epoch != entry.epoch:
+                    judged.append(flight)  # and all behind it, which may depend on its verdict
+                    continue
+                entry.flights.pop(flight, None)
+                entry.last_latency = latency
+                entry.recent.append(latency)
+                if net < 0.0:  # noqa: PLR1730
+                    net = 0.0
+                entry.smoothed += smoothing * (net - entry.smoothed)
+                entry.samples += 1
+                if written_at > entry.proof:  # noqa: PLR1730
+                    entry.proof = written_at
+        for flight in judged:
+            self.answered(flight, now)
+
     def settled(self, flight: Flight, now: float, *, code: int = 0) -> None:
         """The attempt is over and says nothing of the broker.
 
@@ -240,6 +268,13 @@ class FaultTable:
         if entry is None:
             return "usable"
         return "suspect" if entry.state == "usable" and entry.suspect else entry.state
+
+    def entry_of(self, broker: str) -> Entry:
+        """What is kept of a broker; another one when ``watch.version`` has changed.
+
+        For attempts begun without ``begin``, which is right only while the broker is usable.
+        """
+        return self._known(broker)
 
     def reachable(self, broker: str) -> bool:
         """What Java 5's detector says; always True without one."""

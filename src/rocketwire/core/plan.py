@@ -8,12 +8,15 @@ from typing import Any
 
 from rocketwire.core.attempts import AttemptLog
 from rocketwire.core.encode import Outgoing
+from rocketwire.core.faults import Flight
 from rocketwire.core.ordering import Ticket
 from rocketwire.core.retry import SendMode
+from rocketwire.core.routes import TopicEntry
 from rocketwire.core.selection import Selector
+from rocketwire.core.targets import SendTarget
 from rocketwire.errors import InvalidMessageError, SendFailedError
 from rocketwire.message import Message, MessageQueue
-from rocketwire.wire.command import Reply
+from rocketwire.wire.command import Reply, Request
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +38,17 @@ class Plan:
     given_up: SendFailedError | None = None
     #: Made when there is something to tell.
     log: AttemptLog | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Begun:
+    """An attempt: where it goes, by which route, and until when it may take."""
+
+    entry: TopicEntry
+    target: SendTarget
+    flight: Flight
+    request: Request
+    limit: float
 
 
 def as_batch(messages: object) -> Sequence[Message]:

@@ -8,10 +8,11 @@ each is made elsewhere (``lookup``, ``selection``, ``faults``, ``retry``, ``orde
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from rocketwire.config import AUTO, ProducerConfig
+from rocketwire.config import ProducerConfig
 from rocketwire.core.attempts import AttemptLog, read_result
+from rocketwire.core.choosing import Chooser
 from rocketwire.core.effects import Invoke, Oneway, Op, wait
 from rocketwire.core.encode import Encoder, Outgoing
 from rocketwire.core.faults import Flight
@@ -19,28 +20,23 @@ from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import locate_topic, refresh_topic
 from rocketwire.core.naming import with_namespace
 from rocketwire.core.ordering import PATIENCE, Lines, not_sent_after
-from rocketwire.core.plan import Plan, as_batch, check_queue
+from rocketwire.core.plan import Begun, Plan, as_batch, check_queue
 from rocketwire.core.retry import (
     SendMode,
-    attempt_deadline,
-    default_attempt_timeout,
     failure,
     is_retryable,
     should_retry_status,
-    tries_allowed,
 )
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.selection import Counters as Positions
 from rocketwire.core.selection import (
     Selector,
-    TopicQueues,
-    best_queue,
     hash_queue,
     pins,
     resolve_selector,
 )
 from rocketwire.core.stats import Counters
-from rocketwire.core.targets import SendTarget, target_for
+from rocketwire.core.targets import SendTarget
 from rocketwire.errors import (
     BrokerError,
     ClientClosedError,
@@ -92,24 +88,15 @@ class Sender:
         self.positions = positions
         self._clock: Callable[[], float] = instance.clock
         self.defaults = (config.default_topic, config.default_topic_queues)
-        self._stale_after = config.route_refresh * (3.0 if config.background else 1.0)
+        #: Seconds after which a route is not used without being asked for again.
+        self.stale_after = config.route_refresh * (3.0 if config.background else 1.0)
         self.default_selector = resolve_selector(config.selector)
         self._default_pins = pins(self.default_selector)
         self._wall = instance.wall
         self._faults = instance.faults
         self._routes = instance.routes
-        #: How many attempts there may be, by mode and by whether the queue is fixed.
-        self._tries = {
-            (mode, is_pinned): tries_allowed(
-                mode,
-                pinned=is_pinned,
-                retries=config.retries,
-                async_retries=config.async_retries,
-                ordered_retries=config.ordered_retries,
-            )
-            for mode in SendMode
-            for is_pinned in (False, True)
-        }
+        self.chooser = Chooser(instance, config, positions, self.group)
+        self.queues_of = self.chooser.queues_of
 
     # -- planning: everything that can be refused is refused here --------------------------
 
@@ -261,23 +248,30 @@ class Sender:
                 raise not_sent_after(ticket.failed_before)
         return began
 
-    def _send(self, plan: Plan, began: float) -> Op[SendResult | None]:
+    def go_on(self, plan: Plan, began: float, begun: Begun) -> Op[SendResult | None]:
+        """Carry out a plan whose first attempt the fast lane has begun."""
+        plan.address = begun.target.address
+        return self._send(plan, began, begun)
+
+    def _send(  # noqa: C901 - what follows what, in one place
+        self, plan: Plan, began: float, begun: Begun | None = None
+    ) -> Op[SendResult | None]:
         """All attempts of a send. One generator, because each further one costs half a µs."""
-        outgoing = plan.outgoing
         deadline = began + plan.timeout
-        entry = self._routes.get(outgoing.topic)
-        if entry is None or not entry.queues or began - entry.fetched_at > self._stale_after:
+        entry = self._routes.get(plan.outgoing.topic) if begun is None else begun.entry
+        if entry is None or (begun is None and not self._is_fresh(entry, began)):
             entry = yield from self._locate(plan, began, deadline)
-        tries = self._tries[plan.mode, plan.is_pinned]
+        tries = self.chooser.tries[plan.mode, plan.is_pinned]
         failed: list[str] = []
-        now = self._clock()
+        now = began if begun is not None else self._clock()
         while True:
-            target = self._choose(plan, entry, now, failed, began, deadline)
             tries -= 1
-            limit = self._limit(plan, entry, target, now, deadline, tries) if tries else deadline
-            plan.address = target.address
-            flight = self._faults.begin(target.broker, now)
-            request = target.request(outgoing, int(self._wall() * 1000))
+            if begun is None:
+                begun = self._begin(plan, entry, now, failed, tries, began, deadline)
+            target, flight, request, limit = (
+                begun.target, begun.flight, begun.request, begun.limit,
+            )  # fmt: skip
+            begun = None
             try:
                 if plan.mode is SendMode.ONEWAY:
                     yield Oneway(target.address, request, limit, flight)
@@ -355,87 +349,31 @@ class Sender:
 
     # -- one attempt ------------------------------------------------------------------------
 
-    def queues_of(self, entry: TopicEntry) -> TopicQueues:
-        """The queues of a topic with what the fault table thinks of them."""
-        queues = entry.derived.get("queues")
-        if queues is None:
-            topic = entry.queues[0].topic
-            queues = TopicQueues(topic, entry.queues, self.instance.faults, entry.listed)
-            entry.derived["queues"] = queues
-        return cast("TopicQueues", queues)
+    def _is_fresh(self, entry: TopicEntry, now: float) -> bool:
+        return bool(entry.queues) and now - entry.fetched_at <= self.stale_after
 
-    def _choose(
+    def _begin(
         self,
         plan: Plan,
         entry: TopicEntry,
         now: float,
         failed: list[str],
+        tries_left: int,
         began: float,
         deadline: float,
-    ) -> SendTarget:
-        queue = plan.queue
-        if queue is None:
-            queues: TopicQueues = entry.derived.get("queues") or self.queues_of(entry)
-            if plan.selector is best_queue:
-                queue = queues.best(self.positions, now, failed)
-            else:
-                queue = self._select(plan, queues, now, failed)
-                if plan.is_pinned:
-                    plan.queue = queue
-        target = entry.derived.get((queue, plan.outgoing.is_batch, self.group))
-        if target is None:
-            try:
-                target = self._target(entry, queue, is_batch=plan.outgoing.is_batch)
-            except RouteError as error:
-                self.instance.route_bell.ring()  # its master may be back before the next refresh
-                raise self._log(plan).give_up(began, deadline, error) from error
-        return cast("SendTarget", target)
-
-    def _target(self, entry: TopicEntry, queue: MessageQueue, *, is_batch: bool) -> SendTarget:
-        target = target_for(
-            self.instance, self.group, entry, queue, is_batch=is_batch, defaults=self.defaults
-        )
-        entry.derived[queue, is_batch, self.group] = target
-        return target
-
-    def _select(
-        self, plan: Plan, queues: TopicQueues, now: float, failed: list[str]
-    ) -> MessageQueue:
-        selector = cast("Selector", plan.selector)
-        outgoing = plan.outgoing
-        queue = queues.select(
-            selector, outgoing.message, plan.argument, self.positions, now, failed
-        )
-        if len(outgoing.sharding_keys) > 1 and plan.argument is None:
-            for message in outgoing.messages:
-                if message.sharding_key is None:
-                    continue
-                other = queues.select(selector, message, None, self.positions, now, failed)
-                if other != queue:
-                    raise InvalidMessageError(
-                        f"the batch has sharding keys of different queues "
-                        f"({outgoing.sharding_keys[0]!r} and {message.sharding_key!r}): "
-                        "use send_many, which splits by queue"
-                    )
-        return queue
-
-    def _limit(
-        self,
-        plan: Plan,
-        entry: TopicEntry,
-        target: SendTarget,
-        now: float,
-        deadline: float,
-        tries_left: int,
-    ) -> float:
-        if plan.is_pinned or len(entry.brokers) == 1:
-            return deadline
-        if not self.queues_of(entry).another_usable(target.queue.broker, now):
-            return deadline
-        cap = self.config.attempt_timeout
-        if cap == AUTO:
-            cap = default_attempt_timeout(plan.timeout, self._tries[plan.mode, False])
-        return attempt_deadline(now, deadline, cap, tries_left=tries_left, another_usable=True)
+    ) -> Begun:
+        """Choose where an attempt goes, and how long it may take."""
+        try:
+            target = self.chooser.target(plan, entry, now, failed)
+        except RouteError as error:
+            raise self._log(plan).give_up(began, deadline, error) from error
+        limit = deadline
+        if tries_left:
+            limit = self.chooser.limit(plan, entry, target, now, deadline, tries_left)
+        plan.address = target.address
+        flight = self._faults.begin(target.broker, now)
+        request = target.request(plan.outgoing, int(self._wall() * 1000))
+        return Begun(entry, target, flight, request, limit)
 
     def _answered(
         self, plan: Plan, target: SendTarget, flight: Flight, began: float, reply: Reply

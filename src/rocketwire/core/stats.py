@@ -43,7 +43,9 @@ class ProducerStats:
     brokers: tuple[BrokerStats, ...]
 
 
-class _Broker:
+class BrokerCounters:
+    """What is counted of one broker."""
+
     __slots__ = ("answers", "counts", "failures", "seconds")
 
     def __init__(self) -> None:
@@ -68,21 +70,25 @@ class Counters:
         self.retries = 0
         self.oneway = 0
         self.maybe_duplicates = 0
-        self._brokers: dict[str, _Broker] = {}
+        self._brokers: dict[str, BrokerCounters] = {}
 
     def answered(self, broker: str, latency: float) -> None:
         """A broker answered an attempt."""
         seen = self._brokers.get(broker)
         if seen is None:
-            seen = self._brokers.setdefault(broker, _Broker())
+            seen = self._brokers.setdefault(broker, BrokerCounters())
         seen.answers += 1
         seen.seconds += latency
         bucket = int(latency * 1_000_000).bit_length()
         seen.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
 
+    def of(self, broker: str) -> BrokerCounters:
+        """The counters of one broker, for whoever adds to them himself."""
+        return self._brokers.setdefault(broker, BrokerCounters())
+
     def broke(self, broker: str) -> None:
         """An attempt to a broker failed."""
-        self._brokers.setdefault(broker, _Broker()).failures += 1
+        self._brokers.setdefault(broker, BrokerCounters()).failures += 1
 
     def snapshot(
         self,
@@ -116,5 +122,6 @@ class Counters:
                     },
                 )
                 for name, seen in sorted(self._brokers.items())
+                if seen.answers or seen.failures
             ),
         )

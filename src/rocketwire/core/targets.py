@@ -9,7 +9,7 @@ from rocketwire.errors import NoWritableQueueError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.command import Request
-from rocketwire.wire.send_request import SendTemplate, send_fields
+from rocketwire.wire.send_request import PlainFrames, SendTemplate, send_fields
 
 
 class SendTarget:
@@ -32,6 +32,10 @@ class SendTarget:
         self._fields = fields
         # Signed requests, namespaces (v2) and JSON headers need every field each time.
         self._template = SendTemplate(fields) if instance.is_plain else None
+
+    def frames(self, id_size: int) -> PlainFrames:
+        """Makes requests of plain messages; only for clients that are plain themselves."""
+        return PlainFrames(SendTemplate(self._fields), id_size)
 
     def request(self, outgoing: Outgoing, born_ms: int) -> Request:
         """The request for one message or batch."""

@@ -96,6 +96,15 @@ class MessageIdMaker:
             head = self._head_at(now)
         return f"{head}{self._next() & 0xFFFF:04X}"
 
+    def number(self) -> int:
+        """What tells ids of one moment apart; an id is ``head_at`` and this as four digits."""
+        return self._next() & 0xFFFF
+
+    def head_at(self, now: int) -> str:
+        """What the ids of one moment begin with."""
+        moment, head = self._head
+        return head if moment == now else self._head_at(now)
+
     def _head_at(self, now: int) -> str:
         start, end = self._month
         if not start <= now < end:

@@ -4,6 +4,10 @@ A server writes the JSON header of each answer of one kind in the same way: the 
 same order. So the first one is decoded in full, and a pattern made from it reads those that
 follow, in 0.4 µs instead of 3 µs, checking every value on the way. What does not match (a remark,
 an escape, another field) is decoded in full again.
+
+Of most answers to a send nobody ever asks more than whether the message is stored. Those are told
+by their first and last bytes alone (``stored_number``), in a third of the time of the pattern; the
+values between are read, and checked, when somebody asks for them.
 """
 
 from __future__ import annotations
@@ -29,9 +33,13 @@ _known: dict[tuple[object, ...], Layout | None] = {}
 class Layout:
     """The pattern of one kind of header."""
 
-    __slots__ = ("code", "fields", "flag", "has_place", "match", "opaque")
+    __slots__ = (
+        "_head", "_tail", "code", "fields", "flag", "has_place", "match", "opaque",
+    )  # fmt: skip
 
-    def __init__(self, pattern: str, code: int, flag: int, fields: tuple[str, ...]) -> None:
+    def __init__(
+        self, pattern: str, code: int, flag: int, fields: tuple[str, ...], tail: str
+    ) -> None:
         #: Called with a frame and the bounds of its header.
         self.match = re.compile(pattern.encode()).fullmatch
         self.code = code
@@ -41,6 +49,24 @@ class Layout:
         self.opaque = len(fields) + 1
         #: Whether it tells where a message was stored, with numbers where numbers belong.
         self.has_place = _PLACE.issubset(fields)
+        # A header that tells of no place is not recognised by these: it has no such bytes.
+        first = fields[0] if self.has_place and code == 0 else "\n"
+        self._head = f'{{"code":{code},"extFields":{{"{first}":"'.encode()
+        self._tail = tail.encode()
+
+    def stored_number(self, frame: bytes) -> int:
+        """The opaque number of an answer of this layout that says "stored"; 0 of any other frame.
+
+        Looks at the bytes around the values only.
+        """
+        tail = self._tail
+        if not (frame.endswith(tail) and frame.startswith(self._head, 4)):
+            return 0
+        end = len(frame) - len(tail)
+        try:
+            return int(frame[frame.rindex(b":", 0, end) + 1 : end])
+        except ValueError:
+            return 0
 
     def ext(self, match: re.Match[bytes]) -> dict[str, str]:
         """The custom header of a header that matched."""
@@ -61,11 +87,13 @@ def learn(
     fields = ",".join(f'"{re.escape(n)}":{_NUMBER if n in _NUMBERS else _TEXT}' for n in ext)
     name = LANGUAGE_NAMES[language] if 0 <= language < len(LANGUAGE_NAMES) else ""
     # In Java's order of fields. Who writes them in another is decoded in full each time.
+    middle = f'}},"flag":{flag},"language":"{name}","opaque":'
+    tail = f',"serializeTypeCurrentRPC":"JSON","version":{version}}}'
     pattern = (
-        rf'\{{"code":{code},"extFields":\{{{fields}\}},"flag":{flag},"language":"{name}",'
-        rf'"opaque":(-?[0-9]{{1,10}}),"serializeTypeCurrentRPC":"JSON","version":{version}\}}'
+        rf'\{{"code":{code},"extFields":\{{{fields}{re.escape(middle)}'
+        rf"(-?[0-9]{{1,10}}){re.escape(tail)}"
     )
-    layout = Layout(pattern, code, flag, tuple(ext))
+    layout = Layout(pattern, code, flag, tuple(ext), tail)
     found = layout if layout.match(header) is not None else None
     _known[key] = found
     return found

@@ -17,6 +17,10 @@ from rocketwire.wire.framing import MAX_FRAME
 
 _pack_start = struct.Struct(">IIhBhiiii").pack
 _pack_int32 = struct.Struct(">i").pack
+_pack_kind = struct.Struct(">IhBh").pack
+_pack_middle = struct.Struct(">iii").pack
+_pack_frame_start = struct.Struct(">I9si").pack
+_UNIQUE: Final = b"UNIQ_KEY\x01"
 _FIXED: Final = 21
 _BINARY: Final = 1 << 24
 _PYTHON: Final = int(Language.PYTHON)
@@ -90,19 +94,67 @@ class SendRequest:
         return b"%b%b%013d%b" % (start, self._prefix, self._born_ms, properties)
 
 
+def moment_of(born_ms: int, id_head: str) -> bytes:
+    """The part of a plain message's frame that is the same for all that are born in one ms."""
+    properties = len(_UNIQUE) + len(id_head) + 5
+    return b"%013d\x00\x01i%b%b%b" % (
+        born_ms,
+        _pack_int32(properties),
+        _UNIQUE,
+        id_head.encode(),
+    )
+
+
+class PlainFrames:
+    """Whole frames for messages to one queue that have a body, an id and nothing else.
+
+    Only the length, the opaque number and the end of the id differ from one to the next.
+
+    Args:
+        template: for the queue.
+        id_size: characters of a message id.
+    """
+
+    __slots__ = ("_fixed", "_kind", "_middle")
+
+    def __init__(self, template: SendTemplate, id_size: int) -> None:
+        prefix = template.usual
+        ext = len(prefix) + _DIGITS + 7 + len(_UNIQUE) + id_size + 1
+        #: What follows the length up to the opaque number, and from there to the time of birth.
+        self._kind = _pack_kind(_BINARY | (_FIXED + ext), template.code, _PYTHON, CLIENT_VERSION)
+        self._middle = _pack_middle(0, 0, ext) + prefix
+        self._fixed = 4 + _FIXED + ext
+
+    def frame(self, opaque: int, moment: bytes, number: int, body: bytes) -> bytes:
+        """The frame of one message.
+
+        Args:
+            opaque: the connection's number for the request.
+            moment: from ``moment_of``.
+            number: the end of the message's id.
+            body: small enough for any frame.
+        """
+        return b"%b%b%b%04X\x02%b" % (
+            _pack_frame_start(self._fixed + len(body), self._kind, opaque),
+            self._middle,
+            moment,
+            number,
+            body,
+        )
+
+
 class SendTemplate:
     """Makes binary send requests to one queue."""
 
-    __slots__ = ("_by_flags", "_code", "_fields", "_usual")
+    __slots__ = ("_by_flags", "_fields", "code", "usual")
 
     def __init__(self, fields: dict[str, str]) -> None:
         self._fields = fields
-        self._code = (
-            RequestCode.SEND_BATCH_MESSAGE if "m" in fields else RequestCode.SEND_MESSAGE_V2
-        )
+        self.code = RequestCode.SEND_BATCH_MESSAGE if "m" in fields else RequestCode.SEND_MESSAGE_V2
         # Flags are chosen by the application, so this is kept small.
         self._by_flags: dict[tuple[int, int], bytes] = {}
-        self._usual = self._prefix(0, 0)
+        #: The fields up to the time of birth, for messages without flags.
+        self.usual = self._prefix(0, 0)
 
     def request(
         self,
@@ -116,8 +168,8 @@ class SendTemplate:
         if system_flag or flag:
             prefix = self._by_flags.get((system_flag, flag)) or self._prefix(system_flag, flag)
         else:
-            prefix = self._usual
-        return SendRequest(self._code, prefix, born_ms, properties, body)
+            prefix = self.usual
+        return SendRequest(self.code, prefix, born_ms, properties, body)
 
     def _prefix(self, system_flag: int, flag: int) -> bytes:
         if len(self._by_flags) > 64:

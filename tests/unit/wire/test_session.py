@@ -12,7 +12,7 @@ def test_answers_find_their_waiters_in_any_order() -> None:
     session: Session[str] = Session()
     one, _ = session.issue(Command(10), "one")
     two, _ = session.issue(Command(10), "two")
-    answers, asked = session.receive(answer(two) + answer(one))
+    _, answers, asked = session.receive(answer(two) + answer(one))
     assert [waiter for waiter, _ in answers] == ["two", "one"]
     assert asked == []
     assert session.pending == {}
@@ -32,14 +32,14 @@ def test_a_late_answer_is_dropped_and_counted() -> None:
     session: Session[str] = Session()
     opaque, _ = session.issue(Command(10), "one")
     session.abandon(opaque)
-    assert session.receive(answer(opaque)) == ([], [])
+    assert session.receive(answer(opaque)) == ([], [], [])
     assert session.late == 1
 
 
 def test_requests_of_the_peer_are_surfaced() -> None:
     session: Session[str] = Session()
     request = Command(40, {"consumerGroup": "g"}, opaque=3, flag=ONEWAY)
-    answers, asked = session.receive(encode_command(request))
+    _, answers, asked = session.receive(encode_command(request))
     assert answers == []
     assert asked == [request]
 
