@@ -11,6 +11,7 @@ from wire_client import WireClient, send_ext
 
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode, ResponseCode, SystemFlag
+from rocketwire.wire.message_id import RecallHandle, decode_recall_handle, encode_recall_handle
 from rocketwire.wire.stored_message import decode_record, iter_records
 
 
@@ -118,6 +119,81 @@ def test_a_timed_message_survives_a_kill() -> None:
         with WireClient(handle.address) as client:
             assert first_of(client, "t", 0, 0).body == b"direct"
             assert first_of(client, "t", 0, 1).body == b"timed"
+
+
+# Recall
+
+
+def send_timed(client: WireClient, topic: str, body: str, delay_ms: int) -> str:
+    """Send a message with a time; its recall handle."""
+    text = f"TIMER_DELAY_MS\x01{delay_ms}\x02UNIQ_KEY\x01U-{body}\x02"
+    reply = client.send_message(topic, body.encode(), properties=text)
+    assert reply.code == 0
+    return reply.ext["recallHandle"]
+
+
+def recall(client: WireClient, topic: str, handle: str):
+    return client.call(370, {"producerGroup": "g", "topic": topic, "recallHandle": handle})
+
+
+def test_a_recalled_message_never_comes(client: WireClient, topic: str) -> None:
+    handles = {body: send_timed(client, topic, body, 2100) for body in ("recalled", "kept")}
+    reply = recall(client, topic, handles["recalled"])
+    assert reply.code == 0
+    assert reply.ext["msgId"] == "U-recalled"
+    assert reply.ext["MSG_REGION"] == "DefaultRegion"
+    # Both have one time: when this one is there, the other would be.
+    assert first_of(client, topic).body == b"kept"
+    assert len(list(iter_records(client.pull(topic).body))) == 1
+
+
+def test_a_recall_survives_a_kill() -> None:
+    with EmbeddedCluster() as cluster:
+        broker = cluster.broker("broker-a")
+        with WireClient(broker.address) as client:
+            handles = [send_timed(client, "t", body, 2100) for body in ("recalled", "kept")]
+            assert recall(client, "t", handles[0]).code == 0
+        broker.kill()
+        broker.restart()
+        with WireClient(broker.address) as client:
+            assert first_of(client, "t").body == b"kept"
+            assert len(list(iter_records(client.pull("t").body))) == 1
+
+
+def test_a_handle_names_the_message_its_broker_and_its_time(client: WireClient, topic: str) -> None:
+    handle = decode_recall_handle(send_timed(client, topic, "x", 60_000))
+    assert handle[:2] == (topic, "broker-a")
+    assert handle.message_id == "U-x"
+    assert handle.deliver_ms % 1000 == 1
+
+
+def test_only_messages_that_wait_for_their_time_have_a_handle(
+    client: WireClient, topic: str
+) -> None:
+    for text in ("", "DELAY\x011\x02", "TIMER_DELIVER_MS\x011000\x02"):
+        assert "recallHandle" not in client.send_message(topic, properties=text).ext
+
+
+def test_a_recall_that_makes_no_sense_is_refused(client: WireClient, topic: str) -> None:
+    later = int(time.time() * 1000) + 60_000
+    for wrong, code in (
+        ("nonsense", ResponseCode.ILLEGAL_OPERATION),
+        (RecallHandle("another", "broker-a", later, "U"), ResponseCode.ILLEGAL_OPERATION),
+        (RecallHandle(topic, "broker-z", later, "U"), ResponseCode.ILLEGAL_OPERATION),
+        (RecallHandle(topic, "broker-a", 1000, "U"), ResponseCode.ILLEGAL_OPERATION),
+        (RecallHandle(topic, "broker-a", later * 2, "U"), ResponseCode.ILLEGAL_OPERATION),
+    ):
+        text = wrong if isinstance(wrong, str) else encode_recall_handle(wrong)
+        assert recall(client, topic, text).code == code
+    handle = encode_recall_handle(RecallHandle("nowhere", "broker-a", later, "U"))
+    assert recall(client, "nowhere", handle).code == ResponseCode.TOPIC_NOT_EXIST
+    # Apache does not look whether there is such a message, either.
+    assert (
+        recall(
+            client, topic, encode_recall_handle(RecallHandle(topic, "broker-a", later, "U"))
+        ).code
+        == 0
+    )
 
 
 # Transactions

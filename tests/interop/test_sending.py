@@ -154,7 +154,7 @@ def test_a_timed_message_comes_at_its_time(meeting: Any, name: str):
     assert found["stored"] - found["born"] >= 1000
 
 
-@pytest.mark.without("go", "java-4.9.7", "embedded")
+@pytest.mark.without("go", "java-4.9.7")
 def test_a_recalled_message_never_comes(meeting: Any):
     topic = meeting.topic()
     consumer = meeting.consumer("push", topic)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketwire.embedded.call import Refusal
 from rocketwire.embedded.json_file import JsonFile
-from rocketwire.embedded.parked import park_in, read_parked
+from rocketwire.embedded.parked import REAL_TOPIC, park_in, read_parked
 from rocketwire.embedded.store import Draft, StoreError
 from rocketwire.embedded.topics import TIMER_TOPIC
 from rocketwire.wire.codes import ResponseCode
@@ -72,6 +72,32 @@ class TimerWheel:
         park_in(draft, properties, TIMER_TOPIC, 0)
         self._broker.loop.call_soon(self._look)
 
+    def check_recall(self, deliver_ms: int) -> None:
+        """Whether a message that is due at a moment may be called back now.
+
+        Raises:
+            Refusal: its time has come, or there is no such time.
+        """
+        left = deliver_ms - self._broker.clock_ms()
+        if not 0 < left < _LONGEST_MS:
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
+
+    def recall(self, topic: str, message_id: str, due: int) -> None:
+        """Deliver a message never; one that is not there is no failure, as with Apache."""
+        self._look()
+        for moment, offset in self._heap:
+            if moment == due and self._is(offset, topic, message_id):
+                self._settle(offset)
+                # At once: a broker that is killed must not deliver it after all.
+                self.save()
+
+    def _is(self, offset: int, topic: str, message_id: str) -> bool:
+        record = self._record(offset)
+        if record is None or offset in self._done:
+            return False
+        found = read_parked(record).properties
+        return found.get(REAL_TOPIC) == topic and found.get("UNIQ_KEY") == message_id
+
     def start(self) -> None:
         """Read what is waiting, and begin to deliver."""
         self._running = True
@@ -97,13 +123,15 @@ class TimerWheel:
         self._arm()
 
     def _remember(self, offset: int) -> None:
-        queue = self._broker.store.queues.need(TIMER_TOPIC, 0)
-        unit = queue.unit(offset)
-        record = self._broker.store.record_at(unit[0]) if unit is not None else None
+        record = self._record(offset)
         if record is None:
             return
         text = read_parked(record).properties.get("TIMER_OUT_MS", "0")
         heapq.heappush(self._heap, (int(text) if text.isdecimal() else 0, offset))
+
+    def _record(self, offset: int) -> memoryview | None:
+        unit = self._broker.store.queues.need(TIMER_TOPIC, 0).unit(offset)
+        return self._broker.store.record_at(unit[0]) if unit is not None else None
 
     def _arm(self, at_least: float = 0.0) -> None:
         if self._timer is not None:
@@ -128,9 +156,11 @@ class TimerWheel:
         self._arm()
 
     def _deliver_one(self, offset: int) -> None:
+        if offset < self._start or offset in self._done:
+            # It was called back.
+            return
         broker = self._broker
-        unit = broker.store.queues.need(TIMER_TOPIC, 0).unit(offset)
-        record = broker.store.record_at(unit[0]) if unit is not None else None
+        record = self._record(offset)
         if record is not None:
             parked = read_parked(record)
             parked.properties["TIMER_DEQUEUE_MS"] = str(broker.clock_ms())
@@ -138,6 +168,10 @@ class TimerWheel:
             if draft is not None:
                 draft.properties = encode_properties_bytes(parked.properties)
                 broker.put(draft)
+        self._settle(offset)
+
+    def _settle(self, offset: int) -> None:
+        """A parked message is done with."""
         self._done.add(offset)
         while self._start in self._done:
             self._done.discard(self._start)

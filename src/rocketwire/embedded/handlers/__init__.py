@@ -19,6 +19,7 @@ def all_handlers(broker: Broker) -> dict[int, Handler]:
         messages,
         offsets,
         pull,
+        recall,
         reply,
         retry,
         send,
@@ -29,6 +30,7 @@ def all_handlers(broker: Broker) -> dict[int, Handler]:
     table: dict[int, Handler] = {}
     families = (
         send, pull, offsets, clients, messages, topics, groups, retry, transactions, reply, admin,
+        recall,
     )  # fmt: skip
     for family in families:
         table |= family.handlers(broker)

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from rocketwire.embedded.call import Answer, Call, Handler, Refusal
+from rocketwire.embedded.handlers.recall import make_handle
 from rocketwire.embedded.store import Draft
 from rocketwire.embedded.store.layout import Appended
 from rocketwire.embedded.topics import (
@@ -167,7 +168,10 @@ class SendHandler:
             place = broker.transactions.prepare(draft, properties, self.finish)
         else:
             place = broker.put(broker.schedule.park(draft, properties, self.finish))
-        return self._answer(call, place, queue_id, unique, text)
+        handle = ""
+        if draft.topic == broker.schedule.wheel.topic:
+            handle = make_handle(broker, request.topic, unique, properties["TIMER_OUT_MS"])
+        return self._answer(call, place, queue_id, unique, text, handle=handle)
 
     def finish(self, draft: Draft, properties: dict[str, str]) -> Draft:
         """Put properties into a draft as they are stored."""
@@ -233,7 +237,14 @@ class SendHandler:
     # Answering
 
     def _answer(
-        self, call: Call, place: Appended, queue_id: int, unique: str, text: str, ids: str = ""
+        self,
+        call: Call,
+        place: Appended,
+        queue_id: int,
+        unique: str,
+        text: str,
+        ids: str = "",
+        handle: str = "",
     ) -> Answer | None:
         answer = Answer(
             ResponseCode.SUCCESS,
@@ -246,6 +257,8 @@ class SendHandler:
         )
         if unique:
             answer.ext["transactionId"] = unique
+        if handle:
+            answer.ext["recallHandle"] = handle
         if not self._sync or call.command.flag & 2 or "WAIT\x01false" in text:
             return answer
         self._broker.commit.wait(
