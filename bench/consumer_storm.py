@@ -200,9 +200,11 @@ def open_cluster(release: str) -> Any:
     """Two brokers of our own: one of them will be killed."""
     if release == "embedded":
         return EmbeddedCluster(brokers=2)
-    from tests.real.apache import ApacheCluster
+    from tests.real.apache import QUICK_JVM, ApacheCluster
 
-    return ApacheCluster(release, brokers=2)
+    # How long a lock of an ordered queue outlives a killed member: a minute, unless told.
+    lock = "-Drocketmq.broker.rebalance.lockMaxLiveTime=15000"
+    return ApacheCluster(release, brokers=2, jvm=[*QUICK_JVM, lock])
 
 
 def _restart(cluster: Any, name: str) -> None:
