@@ -209,19 +209,8 @@ class Express:
         if moment[0] != wall:
             head = self._ids.head_at(wall)
             moment = self._moment = (wall, head, moment_of(wall, head))
-        stops = lane.stops
         parcel = _new(Parcel)
-        parcel.stop = stop = stops[self._positions.next(lane.topic) % len(stops)]
         parcel.message = message
-        parcel.moment = moment
-        parcel.number = self._ids.number()
-        entry = parcel.entry = stop.entry
-        parcel.epoch = entry.epoch
-        parcel.began = now
-        parcel.written_at = NEVER
-        parcel.allowance = 0.0
-        parcel.deadline = deadline = now + self._timeout
-        parcel.limit = deadline if lane.limit is None else now + lane.limit
         parcel.properties = None
         if (
             message.tags is not None
@@ -233,7 +222,21 @@ class Express:
             or message.flag
         ):
             check_message(message, self._max_size)
+            parcel.number = self._ids.number()
+            parcel.moment = moment
             parcel.properties = self._sender.encoder.properties(message, parcel.message_id)
+        else:
+            parcel.number = self._ids.number()
+            parcel.moment = moment
+        stops = lane.stops
+        parcel.stop = stop = stops[self._positions.next(lane.topic) % len(stops)]
+        entry = parcel.entry = stop.entry
+        parcel.epoch = entry.epoch
+        parcel.began = now
+        parcel.written_at = NEVER
+        parcel.allowance = 0.0
+        parcel.deadline = deadline = now + self._timeout
+        parcel.limit = deadline if lane.limit is None else now + lane.limit
         return parcel
 
     def take_over(self, parcel: Parcel) -> Op[SendResult | None]:
