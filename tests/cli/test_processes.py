@@ -68,6 +68,8 @@ def test_a_cluster_process_ends_on_a_signal_and_leaves_no_folder(start, number):
         producer.send(Message("orders", b"x"))
     lines, err = running.stop(number)
     assert running.process.returncode == 0
+    told = [line for line in lines if line["event"] == "broker"]
+    assert all({"stored", "topics", "index_lag"} <= set(line) for line in told)
     assert lines[-1] == {"event": "stopped"}
     assert err == ""
     assert not folder.exists()

@@ -50,6 +50,18 @@ def test_a_new_topic_is_in_the_routes(broker: WireClient, name_server: WireClien
     assert [q.write_queues for q in decode_route(reply.body).queues] == [4]
 
 
+def test_a_handle_tells_what_the_broker_holds(cluster: EmbeddedCluster, broker: WireClient) -> None:
+    handle = cluster.broker("broker-a")
+    assert (handle.own_topics, handle.index_lag, handle.stored_bytes) == ([], 0, 0)
+    broker.send_message("orders", properties="KEYS\x01k\x02")
+    assert handle.own_topics == ["orders"]
+    assert "TBW102" in handle.topics
+    assert handle.stored_bytes > 0
+    span = {"topic": "orders", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": 2**62}
+    assert broker.call(12, span | {"key": "k"}).code == 0
+    assert handle.index_lag == 0
+
+
 def test_a_killed_broker_keeps_what_it_acknowledged(cluster: EmbeddedCluster) -> None:
     handle = cluster.broker("broker-a")
     with WireClient(handle.address) as client:

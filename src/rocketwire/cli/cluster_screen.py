@@ -36,6 +36,7 @@ class BrokerView:
     rate_out: float
     stored: int
     topics: int
+    index_lag: int
 
 
 class ClusterWatch:
@@ -66,7 +67,8 @@ class ClusterWatch:
             rate_in=rate,
             rate_out=max(went - went_before, 0) / passed,
             stored=handle.stored_bytes,
-            topics=len(handle.topics),
+            topics=len(handle.own_topics),
+            index_lag=handle.index_lag,
         )
 
 
@@ -113,10 +115,13 @@ class ClusterScreen:
                 f"{view.rate_out:,.0f}/s",
                 f"{view.messages_in:,}",
                 size_text(view.stored),
+                f"{view.topics:,}",
+                size_text(view.index_lag) if view.index_lag else "",
             )
             for view in views
         ]
         columns = ["broker", "address", "state", "in#", "", "out#", "stored#", "log#"]
+        columns += ["topics#", "not indexed#"]
         lines = [
             Text(line, style="bold" if n == 0 else "") for n, line in enumerate(self._headline)
         ]
@@ -147,7 +152,8 @@ class ClusterScreen:
         self._here.say(
             f"{time.strftime('%H:%M:%S')} {view.name} {view.address} {state}: "
             f"in {view.rate_in:,.0f}/s, out {view.rate_out:,.0f}/s, "
-            f"{view.messages_in:,} stored, {size_text(view.stored)}"
+            f"{view.messages_in:,} stored, {size_text(view.stored)} in {view.topics:,} topics"
+            + (f", {size_text(view.index_lag)} not indexed yet" if view.index_lag else "")
         )
 
 

@@ -278,6 +278,12 @@ class BrokerHandle(ServerHandle):
         """Names of all its topics, built-in ones too."""
         return [config.name for config in self._broker.topics] if self.running else []
 
+    @property
+    def own_topics(self) -> list[str]:
+        """Names of its topics without those that every broker has."""
+        topics = self._broker.topics
+        return [name for name in self.topics if not topics.is_system(name)]
+
     def read_only(self) -> None:
         """Routes say that it can't be written to, and sends are refused."""
 
