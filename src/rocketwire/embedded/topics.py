@@ -139,7 +139,7 @@ class TopicTable:
             str(name): TopicConfig.from_json(str(name), value)
             for name, value in (table.items() if isinstance(table, dict) else ())
         }
-        self._system = SYSTEM_TOPICS | {broker, cluster}
+        self._system = SYSTEM_TOPICS | {broker, cluster, f"{cluster}_REPLY_TOPIC"}
         self._add_built_in(broker, cluster, default_queues, auto_create=auto_create)
 
     def _add_built_in(
