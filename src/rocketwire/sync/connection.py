@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from rocketwire.config import Tls, check_address
 from rocketwire.core.effects import Flight
+from rocketwire.core.express import Parcel
 from rocketwire.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -55,6 +56,7 @@ class Connection:
         "_poll",
         "_socket",
         "_uses_kernel",
+        "_usual",
         "address",
         "late",
         "used_at",
@@ -69,6 +71,8 @@ class Connection:
         self._buffer = FrameBuffer(max_frame)
         self._frames: list[bytes] = []
         self._layout: Layout | None = None
+        #: How answers that say "stored" look here.
+        self._usual: Layout | None = None
         self._opaque = 0
         self._limit = 0.0
         self._uses_kernel = _KERNEL_LIMITS and type(sock) is socket.socket
@@ -115,6 +119,35 @@ class Connection:
         opaque = self.write(request, deadline, flight)
         while True:
             reply = self.read(deadline)
+            if reply.opaque == opaque:
+                return reply
+            self.late += 1
+
+    def exchange(self, parcel: Parcel) -> bytes | Reply:
+        """Write a parcel and read its answer: the frame of one that says "stored", as it is.
+
+        ``used_at`` is when it was read.
+
+        Raises:
+            TransportError: ``written`` tells whether any byte left. Close the connection then.
+            RemoteProtocolError: the peer does not speak the protocol. Close it, too.
+        """
+        opaque = self._opaque = self._opaque % 0x7FFFFFFF + 1
+        frame, deadline = parcel.frame(opaque), parcel.limit
+        parcel.written(self._clock(), len(frame))
+        self._write(frame, b"", deadline)
+        while True:
+            if not self._frames:
+                self._frames = self._buffer.feed(self._receive(deadline))
+                continue
+            if self._usual is not None and len(self._frames) == 1:
+                number = self._usual.stored_number(self._frames[0])
+                if number == opaque:
+                    self.used_at = self._clock()
+                    return self._frames.pop()
+            reply = self.read(deadline)
+            if reply.layout is not None and reply.layout.has_place:
+                self._usual = reply.layout
             if reply.opaque == opaque:
                 return reply
             self.late += 1

@@ -6,7 +6,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
 from rocketwire.errors import ConnectionLostError, ProtocolError, RocketMQError, TransportError
@@ -29,14 +29,20 @@ class Driver:
 
     def run(self, operation: Op[T]) -> T:
         """Run an operation to its end."""
+        return self._run(operation, operation.send, None)
+
+    def go_on(self, operation: Op[T], answer: object) -> T:
+        """Run an operation whose first effect was done already, and came to this."""
+        next(operation)
+        is_error = isinstance(answer, RocketMQError)
+        return self._run(operation, operation.throw if is_error else operation.send, answer)
+
+    def _run(self, operation: Op[T], step: Callable[[Any], Effect], answer: object) -> T:
         try:
-            effect = next(operation)
+            effect = step(answer)
             while True:
                 try:
-                    if type(effect) is Invoke:
-                        answer: object = self._invoke(effect)
-                    else:
-                        answer = self._other(effect)
+                    answer = self._perform(effect)
                 except RocketMQError as error:
                     effect = operation.throw(error)
                 else:
@@ -57,7 +63,9 @@ class Driver:
         self._pool.give_back(connection)
         return reply
 
-    def _other(self, effect: Effect) -> object:
+    def _perform(self, effect: Effect) -> object:
+        if type(effect) is Invoke:
+            return self._invoke(effect)
         if type(effect) is Oneway:
             self._oneway(effect)
             return None
@@ -68,8 +76,6 @@ class Driver:
             return None
         if type(effect) is InvokeAll:
             return self._invoke_all(effect)
-        if type(effect) is Invoke:
-            return self._invoke(effect)
         assert_never(effect)
 
     def _oneway(self, effect: Oneway) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from rocketwire.config import ProducerConfig
 from rocketwire.core.accumulate import Accumulator
 from rocketwire.core.admin import create_topic
+from rocketwire.core.express import express_for
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.many import ManySender, run_together
@@ -24,6 +25,7 @@ from rocketwire.errors import Outcome, RocketMQError, SendFailedError
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
+from rocketwire.sync import express
 from rocketwire.sync.client import BlockingClient
 from rocketwire.sync.delivery import (
     BatchedDelivery,
@@ -77,6 +79,7 @@ class Producer(BlockingClient[ProducerConfig]):
             self._accumulator = Accumulator(
                 self._sender, config.auto_batch, room.lot_over, room.lot_begun
             )
+        self._express = express_for(self._sender, SendMode.BLOCKING)
         self._callbacks = CallbackThread()
         self._reporting = reporting
         self._start_reporting()
@@ -146,7 +149,17 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             self._make_ready()
-        sender = self._sender
+        sender, lane = self._sender, self._express
+        if (
+            lane is not None
+            and queue is None
+            and selector is None
+            and timeout is None
+            and type(message) is Message
+        ):
+            stored = express.send(lane, message, self._pool, self._driver)
+            if stored is not None:
+                return stored
         plan = sender.plan(
             message,
             SendMode.BLOCKING,

@@ -1,0 +1,56 @@
+"""Parcels of the fast lane over blocking sockets.
+
+The thread that sends writes the parcel and reads the answer, as the driver does. When anything
+but "stored" comes of it, the parcel goes on as an ordinary operation.
+"""
+
+from __future__ import annotations
+
+from rocketwire.core.express import Express, Parcel, settle
+from rocketwire.errors import Outcome, RocketMQError, SendFailedError
+from rocketwire.message import Message, SendResult
+from rocketwire.sync.connection import Pool
+from rocketwire.sync.driver import Driver
+from rocketwire.wire.command import Reply
+
+
+def send(express: Express, message: Message, pool: Pool, driver: Driver) -> SendResult | None:
+    """Send a message by the fast lane; None if it can't take it.
+
+    Raises:
+        InvalidMessageError: nothing was sent.
+        SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
+    """
+    parcel = express.prepare(message)
+    if parcel is None:
+        return None
+    try:
+        connection = pool.take(parcel.stop.address, parcel.limit)
+        try:
+            answer = connection.exchange(parcel)
+        except BaseException:
+            connection.close()
+            raise
+    except RocketMQError as error:
+        return _detour(express, parcel, driver, error)
+    except BaseException:  # the thread is interrupted: the send is given up where it stands
+        rest = express.take_over(parcel)
+        next(rest)
+        rest.close()
+        raise
+    pool.give_back(connection)
+    if type(answer) is bytes:
+        parcel.answer = answer
+        settle((parcel,), connection.used_at)
+        return parcel.result()
+    return _detour(express, parcel, driver, answer)
+
+
+def _detour(
+    express: Express, parcel: Parcel, driver: Driver, what: bytes | Reply | RocketMQError
+) -> SendResult:
+    """Go on as an ordinary send whose first attempt came to this."""
+    result = driver.go_on(express.take_over(parcel), what)
+    if result is None:  # never for this mode
+        raise SendFailedError("no answer", outcome=Outcome.MAYBE_STORED)
+    return result

@@ -1,0 +1,81 @@
+"""The fast lane over real sockets: what it does when the answer is not the usual one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rocketwire import Message, Outcome, Producer, SendFailedError, SendStatus
+from rocketwire.embedded import EmbeddedCluster
+from rocketwire.sync import express
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=2) as running:
+        running.create_topic("orders", queues=2)
+        yield running
+
+
+@pytest.fixture
+def producer(cluster: EmbeddedCluster) -> Iterator[Producer]:
+    options = {"group": "lane", "background": False, "send_timeout": 30.0}
+    with Producer(cluster.name_server, **options) as running:
+        for _ in range(4):
+            running.send(Message("orders", b"warm-up"))
+        yield running
+
+
+def by_lane(producer: Producer, body: bytes) -> object:
+    """A message that takes the lane, or nothing."""
+    assert producer._express is not None
+    return express.send(
+        producer._express, Message("orders", body), producer._pool, producer._driver
+    )
+
+
+def test_the_result_tells_where_the_message_is(cluster, producer) -> None:
+    result = by_lane(producer, b"here")
+    assert result.status is SendStatus.OK
+    assert result.attempts == ()
+    found = {(m.queue, m.offset): m for m in cluster.messages("orders")}
+    message = found[result.queue, result.offset]
+    assert message.body == b"here"
+    assert message.message_id == result.message_id
+    assert message.offset_message_id == result.offset_message_id
+
+
+@pytest.mark.parametrize("fault", ["busy", "refuse"])
+def test_what_fails_there_is_retried_as_any_other_send(cluster, producer, fault) -> None:
+    getattr(cluster.broker("broker-a"), fault)()
+    results = [
+        by_lane(producer, b"%d" % n) or producer.send(Message("orders", b"x")) for n in range(4)
+    ]
+    assert {r.queue.broker for r in results} == {"broker-b"}
+    assert [len(r.attempts) for r in results].count(1) == 1
+    (health,) = [h for h in producer.health() if h.broker == "broker-a"]
+    assert health.failures == 1
+
+
+def test_a_refusal_has_its_outcome(cluster, producer) -> None:
+    for name in ("broker-a", "broker-b"):
+        cluster.broker(name).disk_full()
+    with pytest.raises(SendFailedError) as failed:
+        by_lane(producer, b"x")
+    assert failed.value.outcome is Outcome.REJECTED
+    assert producer.stats().failed == 1
+
+
+def test_an_interrupted_send_leaves_nothing_in_flight(cluster, producer, monkeypatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    connections = [c for idle in producer._pool._idle.values() for c in idle]
+    for connection in connections:
+        monkeypatch.setattr(type(connection), "_receive", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        by_lane(producer, b"x")
+    assert [h.in_flight for h in producer.health()] == [0, 0]
+    monkeypatch.undo()
+    assert producer.send(Message("orders", b"after"))
