@@ -98,6 +98,8 @@ def _settings(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
+        # A laptop that sleeps or is starved for two minutes must not lose its only executor.
+        "spark.network.timeout": "1800s",
         "spark.driver.memory": memory or f"{_default_memory()}m",
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
         "spark.sql.session.timeZone": "UTC",
