@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +15,6 @@ from rocketwire.embedded import EmbeddedCluster
 
 _names = itertools.count(1)
 REAL = ("4.9.7", "5.3.3")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers each release has one of its own, and with it the only cluster of it."""
-    for item in items:
-        release = next((each for each in REAL if each in item.nodeid), None)
-        if release is not None and item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.xdist_group(f"apache-{release}"))
 
 
 class Target:

@@ -66,7 +66,7 @@ def reports() -> Sequence[tuple[str, str]]:
 
 
 def mark(items: Sequence[pytest.Item], folder: Path, marker: str) -> None:
-    """Give the tests below ``folder`` their marker, a long limit, and one worker per release.
+    """Give the tests below ``folder`` their marker and a long limit.
 
     The first test to need a release waits for its jars, which may have to be downloaded.
     """
@@ -76,13 +76,3 @@ def mark(items: Sequence[pytest.Item], folder: Path, marker: str) -> None:
         item.add_marker(getattr(pytest.mark, marker))
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_LIMIT))
-        item.add_marker(pytest.mark.xdist_group(_group(item, marker)))
-
-
-def _group(item: pytest.Item, marker: str) -> str:
-    """Tests of one group run in one worker, and share what was started there."""
-    if marker == "interop":
-        # Half of the tests need Apache's cluster, the other half none.
-        return "interop-embedded" if "[embedded" in item.nodeid else "interop-apache"
-    version = next((each for each in jars.VERSIONS if each in item.nodeid), marker)
-    return f"apache-{version}"
