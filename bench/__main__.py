@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import acking, broker, embedded, growth, plots, report
+from bench import acking, broker, consumers, embedded, growth, plots, report
 from bench.acker import acker
 from bench.rounds import Row, contest
 
 _BODY = b"x" * 200
 ACKING = ("blocking", "submit", "batch", "batch50")
-PARTS = (*ACKING, "broker", "growth", "embedded")
+PARTS = (*ACKING, "broker", "consumers", "growth", "embedded")
 
 
 def _arguments(words: list[str] | None) -> argparse.Namespace:
@@ -59,6 +59,15 @@ def _against_broker(chosen: argparse.Namespace) -> list[Row]:
     return rows
 
 
+def _consumers(chosen: argparse.Namespace) -> tuple[list[Row], list[consumers.Verdict]]:
+    missing = broker.missing_tools()
+    if missing:
+        print(f"no {', '.join(missing)} on the PATH: the part with consumers is left out")
+        return [], []
+    rows, costs = consumers.measure(chosen)
+    return rows, consumers.verdicts(rows, costs)
+
+
 def main(words: list[str] | None = None) -> int:
     """Run what was asked for; 1 if nothing could be measured."""
     chosen = _arguments(words)
@@ -68,11 +77,17 @@ def main(words: list[str] | None = None) -> int:
         rows += _against_acker(chosen)
     if "broker" in chosen.parts:
         rows += _against_broker(chosen)
+    targets: list[consumers.Verdict] = []
+    if "consumers" in chosen.parts:
+        found, targets = _consumers(chosen)
+        rows += found
     if "growth" in chosen.parts:
         series |= growth.series(min(3, chosen.rounds), chosen.scale)
     figures = embedded.figures(chosen.scale) if "embedded" in chosen.parts else {}
     if rows:
         print(report.table(rows))
+    for verdict in targets:
+        print(verdict.line())
     for text in (*report.series_lines(series), *report.figure_lines(figures)):
         print(text)
     report.write_json(chosen.json, rows, series, figures)
