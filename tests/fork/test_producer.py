@@ -203,7 +203,8 @@ def test_what_was_submitted_before_the_fork_is_sent_by_the_parent_alone(
 def test_a_delivery_from_before_the_fork_fails_at_once_in_the_child(
     cluster: EmbeddedCluster, auto_batch: bool
 ) -> None:
-    with Producer(cluster.name_server, group="orders", auto_batch=auto_batch) as producer:
+    options = {"send_timeout": 60.0, "async_retries": 0, "auto_batch": auto_batch}
+    with Producer(cluster.name_server, group="orders", **options) as producer:
         early = producer.submit(Message("orders", b"early"))
         early.result(30)
         for name in ("broker-a", "broker-b"):
@@ -239,7 +240,7 @@ def test_an_asyncio_delivery_from_before_the_fork_fails_at_once_in_the_child(
     cluster: EmbeddedCluster, auto_batch: bool
 ) -> None:
     async def parent() -> tuple[str, str]:
-        options = {"group": "orders", "auto_batch": auto_batch}
+        options = {"send_timeout": 60.0, "async_retries": 0, "auto_batch": auto_batch}
         async with AsyncProducer(cluster.name_server, **options) as producer:
             early = await producer.submit(Message("orders", b"early"))
             await early

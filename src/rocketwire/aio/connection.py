@@ -128,12 +128,11 @@ class Connection(asyncio.Protocol):
             call.flight.written(now, session.unanswered)
         return True
 
-    def carry(self, carrier: Carrier, parcel: Parcel) -> bool:
+    def carry(self, carrier: Carrier, parcel: Parcel, now: float) -> bool:
         """Write a parcel, as ``issue`` does; its answer is told to ``carrier.stored``.
 
         Only while ``is_ready``. False if nothing was done.
         """
-        now = parcel.began
         if now - self._last_used > IDLE_LIMIT and self.is_stale():
             return False
         self._last_used = now

@@ -264,7 +264,7 @@ class _GateWait:
             self._timer.cancel()
 
 
-class _Told(Run[T]):
+class Told(Run[T]):
     """A run whose end is told to a function."""
 
     __slots__ = ("_on_done",)
@@ -276,6 +276,7 @@ class _Told(Run[T]):
         self._on_done = on_done
 
     def settled(self, result: T | None, error: Exception | None) -> None:
+        """Tell it."""
         try:
             self._on_done(result, error)
         except Exception:  # noqa: BLE001 - others wait for answers in the same bytes
@@ -353,7 +354,7 @@ class Driver:
 
     def start(self, op: Op[T], on_done: Callable[[T | None, Exception | None], object]) -> Run[T]:
         """Run an operation; ``on_done(result, error)`` is called at its end, maybe at once."""
-        run = _Told(self, op, on_done)
+        run = Told(self, op, on_done)
         run.resume(None)
         return run
 

@@ -8,10 +8,11 @@ run of an ordinary operation, and goes on as one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 from rocketwire.aio.delivery import Room, SingleDelivery
-from rocketwire.aio.driver import Awaited, Driver, Run
+from rocketwire.aio.driver import Awaited, Driver, Run, Told
 from rocketwire.aio.waiting import Carrier
 from rocketwire.core.effects import Effect
 from rocketwire.core.express import Express, Parcel
@@ -106,6 +107,38 @@ class ExpressAwaited(Folded, Awaited[SendResult | None]):
             future.set_result(self.parcel.result())
 
 
+class ExpressTold(Folded, Told[SendResult | None]):
+    """A message of another thread in the fast lane; its end is told to a function."""
+
+    __slots__ = ("express", "parcel")
+
+    def stored(self) -> None:
+        """Tell it."""
+        self.is_over = True
+        self.settled(self.parcel.result(), None)
+
+
+def post(
+    express: Express,
+    parcel: Parcel,
+    driver: Driver,
+    on_done: Callable[[SendResult | None, Exception | None], object],
+    now: float,
+) -> None:
+    """Write a parcel that another thread has made; ``on_done(result, error)`` is called here."""
+    told = _new(ExpressTold)
+    told.express = express
+    told.parcel = parcel
+    told._driver = driver  # noqa: SLF001 - our own
+    told._on_done = on_done  # noqa: SLF001
+    told.is_over = False
+    told.connection = None
+    told.issued = 0.0
+    connection = driver.connections.get(parcel.stop.address)
+    if connection is None or not connection.is_ready or not connection.carry(told, parcel, now):
+        told.detour()
+
+
 def submit(express: Express, parcel: Parcel, driver: Driver, room: Room) -> ExpressDelivery:
     """Hand a parcel over; the room for it is taken.
 
@@ -126,7 +159,11 @@ def submit(express: Express, parcel: Parcel, driver: Driver, room: Room) -> Expr
     delivery.connection = None
     delivery.issued = 0.0
     connection = driver.connections.get(parcel.stop.address)
-    if connection is None or not connection.is_ready or not connection.carry(delivery, parcel):
+    if (
+        connection is None
+        or not connection.is_ready
+        or not connection.carry(delivery, parcel, parcel.began)
+    ):
         delivery.detour()
     return delivery
 
@@ -142,6 +179,10 @@ def begin(express: Express, parcel: Parcel, driver: Driver) -> ExpressAwaited:
     waiter.connection = None
     waiter.issued = 0.0
     connection = driver.connections.get(parcel.stop.address)
-    if connection is None or not connection.is_ready or not connection.carry(waiter, parcel):
+    if (
+        connection is None
+        or not connection.is_ready
+        or not connection.carry(waiter, parcel, parcel.began)
+    ):
         waiter.detour()
     return waiter

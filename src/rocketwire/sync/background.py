@@ -12,10 +12,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
+from rocketwire.core.express import Express, Parcel
 from rocketwire.core.instance import Instance
 from rocketwire.errors import SendFailedError
 
@@ -44,13 +45,15 @@ class Background:
         self._on_routes = on_routes
         self._wanted = threading.Event()
         self._ready = threading.Event()
-        self._inbox: deque[tuple[Op[Any], _Done]] = deque()
+        self._inbox: deque[tuple[Op[Any] | tuple[Express, Parcel], _Done]] = deque()
         self._is_called = False
         self._failure: Exception | None = None
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_event: asyncio.Event | None = None
         self._driver: Driver | None = None
+        #: Loaded with the rest of the asyncio shell.
+        self._post: Callable[..., None] | None = None
         self._own_driver: Driver | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -67,8 +70,10 @@ class Background:
     def run(self, operation: Op[Any], done: _Done) -> None:
         """Run an operation there; ``done(result, error)`` is called on that thread."""
         self._inbox.append((operation, done))
-        if self._is_called:  # somebody has called already, and the loop has not come yet
-            return
+        if not self._is_called:  # else somebody has called, and the loop has not come yet
+            self._call()
+
+    def _call(self) -> None:
         self._is_called = True
         if not self._ready.is_set():
             self.start()
@@ -82,6 +87,12 @@ class Background:
             loop.call_soon_threadsafe(self._drain)
         except RuntimeError:  # it was closed in this very moment
             self._refuse_all()
+
+    def post(self, express: Express, parcel: Parcel, done: _Done) -> None:
+        """Send a parcel there, as ``run`` does an operation."""
+        self._inbox.append(((express, parcel), done))
+        if not self._is_called:
+            self._call()
 
     def keep(self, operation: Op[Any], done: _Done) -> None:
         """Run an operation there as ``run`` does, but when the thread comes to it: no hurry."""
@@ -122,7 +133,8 @@ class Background:
         why = f": {self._failure}" if self._failure is not None else ""
         while self._inbox:
             operation, done = self._inbox.popleft()
-            operation.close()
+            if not isinstance(operation, tuple):
+                operation.close()
             done(None, SendFailedError(f"not sent: the client is not running{why}"))
 
     def _main(self) -> None:
@@ -146,9 +158,11 @@ class Background:
         import asyncio
 
         from rocketwire.aio.driver import Driver
+        from rocketwire.aio.express import post
         from rocketwire.aio.upkeep import Upkeep
 
         self._loop = asyncio.get_running_loop()
+        self._post = post
         self._stop_event = asyncio.Event()
         driver = self._driver = Driver(self._config, clock=self._instance.clock)
         # Probes and heartbeats have connections of their own: what a busy sender queues up must
@@ -168,14 +182,18 @@ class Background:
 
     def _drain(self) -> None:
         self._is_called = False
-        driver, inbox = self._driver, self._inbox
-        if driver is None:
+        driver, inbox, post = self._driver, self._inbox, self._post
+        if driver is None or post is None:
             return
+        now = driver.clock()
         for _ in range(_AT_ONCE):
             if not inbox:
                 return
             operation, done = inbox.popleft()
-            driver.start(operation, done)
+            if type(operation) is tuple:
+                post(*operation, driver, done, now)
+            else:
+                driver.start(cast("Op[Any]", operation), done)
         # Answers are read between two rounds: a long line must not look like a slow broker.
         self._is_called = True
         driver.loop.call_soon(self._drain)

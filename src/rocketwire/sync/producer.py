@@ -11,7 +11,7 @@ from typing import Any, cast
 from rocketwire.config import ProducerConfig
 from rocketwire.core.accumulate import Accumulator
 from rocketwire.core.admin import create_topic
-from rocketwire.core.express import express_for
+from rocketwire.core.express import Express, express_for
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.many import ManySender, run_together
@@ -31,6 +31,7 @@ from rocketwire.sync.delivery import (
     BatchedDelivery,
     CallbackThread,
     Delivery,
+    PostedDelivery,
     Room,
     SingleDelivery,
 )
@@ -80,6 +81,7 @@ class Producer(BlockingClient[ProducerConfig]):
                 self._sender, config.auto_batch, room.lot_over, room.lot_begun
             )
         self._express = express_for(self._sender, SendMode.BLOCKING)
+        self._posting = express_for(self._sender, SendMode.ASYNC)
         self._callbacks = CallbackThread()
         self._reporting = reporting
         self._start_reporting()
@@ -221,7 +223,20 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             self._make_ready()
-        batches, plan = self._accumulator, None
+        batches, plan, lane = self._accumulator, None, self._posting
+        if (
+            lane is not None
+            and batches is None
+            and queue is None
+            and selector is None
+            and timeout is None
+            and type(message) is Message
+        ):
+            posted = self._post(lane, message)
+            if posted is not None:
+                if on_success is not None or on_error is not None:
+                    posted.add_done_callback(_tell(on_success, on_error))
+                return posted
         if (
             batches is None
             or type(message) is not Message
@@ -247,6 +262,24 @@ class Producer(BlockingClient[ProducerConfig]):
             delivery = self._hand_to(cast("Accumulator", batches), cast("Message", message), limit)
         if on_success is not None or on_error is not None:
             delivery.add_done_callback(_tell(on_success, on_error))
+        return delivery
+
+    def _post(self, lane: Express, message: Message) -> Delivery | None:
+        """Hand a message to the fast lane, if it may take it and there is room now."""
+        size = len(message.body)
+        turn = self._room.post(size)
+        if turn is None:
+            return None
+        parcel = None
+        try:
+            parcel = lane.prepare(message)
+        finally:
+            if parcel is None:
+                self._room.finish(turn, size)
+        if parcel is None:
+            return None
+        delivery = PostedDelivery(self._callbacks, self._room, turn, size)
+        self._background.post(lane, parcel, delivery.settle)
         return delivery
 
     def _take_room(self, count: int, size: int, limit: float) -> None:
