@@ -6,10 +6,12 @@ Whatever comes to the driver has a limit that does not depend on the data.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as f
 
 from rocketwire.errors import ConfigError
@@ -51,36 +53,74 @@ TROUBLES: Final = 15
 CLIENTS: Final = 20
 FILES: Final = 10
 
+_AT_A_TIME: Final = 3
 _COUNTS: Final = tuple(spec.name for spec in dataclasses.fields(Counts))
 
 
-def gather(records: DataFrame, shelf: Shelf, source: str, *, is_trace: bool) -> Findings:
+def watched() -> list[Column]:
+    """What to observe while records are staged, for `gather`."""
+    kind = f.col("kind")
+    return [
+        f.count(f.lit(1)).alias("records"),
+        f.count_if(kind == UNREADABLE).alias("unreadable"),
+        f.count_if(kind == FOREIGN).alias("foreign"),
+        f.coalesce(f.sum(f.when(kind == DROPPED, f.col("dropped"))), f.lit(0)).alias("dropped"),
+        *tables.overview(),
+    ]
+
+
+def gather(
+    records: DataFrame, shelf: Shelf, seen: Mapping[str, Any], source: str, *, is_trace: bool
+) -> Findings:
     """Analyse records, which are read many times, so they should come from Parquet.
+
+    Args:
+        records: all of them.
+        shelf: gets the tables.
+        seen: what `watched` saw of the records.
+        source: what they are called.
+        is_trace: whether they are traces.
 
     Raises:
         ConfigError: there is not one attempt.
     """
-    given = _look_at_input(records, source, is_trace=is_trace)
+    given = _look_at_input(records, seen, source, is_trace=is_trace)
     attempts = records.where(f.col("kind") == ATTEMPT)
-    overall = _counts(tables.overview(attempts).collect()[0])
+    overall = _counts(dict(seen) | tables.quantiles_of(seen["quantiles"]))
     if overall.attempts == 0:
         raise ConfigError(_nothing(given))
     width = bucket_width(overall.last_at - overall.first_at)
     begin = overall.first_at // width * width
     timing = _Timing(begin, overall.last_at, width)
-    return Findings(
-        input=given,
-        overall=overall,
-        begin=begin,
-        end=overall.last_at,
-        width=width,
-        **_brokers(attempts, shelf, timing),
-        **_isolations(records, shelf, timing),
-        **_whole_sends(attempts, shelf),
-        **_spread(attempts, shelf),
-        **_sharding_keys(attempts, shelf),
-        **_who_and_what(attempts, shelf),
+    parts = _side_by_side(
+        partial(_sharding_keys, attempts, shelf),
+        partial(_brokers, attempts, shelf, timing),
+        partial(_spread, attempts, shelf),
+        partial(_who_and_what, attempts, shelf),
+        partial(_whole_sends, attempts, shelf),
+        partial(_isolations, records, shelf, timing),
     )
+    return Findings(
+        input=given, overall=overall, begin=begin, end=overall.last_at, width=width, **parts
+    )
+
+
+def _side_by_side(*works: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What all of them found. They begin in this order, so the longest comes first.
+
+    A job on few records is mostly waiting for its planning and for its last task: the next one may
+    use that time. More at a time would only share the memory of one driver.
+    """
+    found: dict[str, Any] = {}
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="rocketwire-report") as pool:
+        running = [pool.submit(work) for work in works]
+        try:
+            for one in running:
+                found |= one.result()
+        finally:
+            for one in running:
+                one.cancel()
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,37 +130,29 @@ class _Timing:
     width: float
 
 
-def _counts(row: Row) -> Counts:
-    known = set(row.__fields__)
-    return Counts(
-        **{name: row[name] for name in _COUNTS if name in known and row[name] is not None}
-    )
+def _counts(row: Mapping[str, Any]) -> Counts:
+    return Counts(**{name: row[name] for name in _COUNTS if row.get(name) is not None})
 
 
 def _named(rows: Iterable[Row], column: str) -> tuple[Named, ...]:
-    return tuple(Named(row[column], _counts(row)) for row in rows)
+    return tuple(Named(row[column], _counts(row.asDict())) for row in rows)
 
 
 def _most(table: DataFrame, column: str, limit: int, *ties: str) -> list[Row]:
     return table.orderBy(f.desc(column), *ties).limit(limit).collect()
 
 
-def _look_at_input(records: DataFrame, source: str, *, is_trace: bool) -> Input:
-    found = {
-        row["kind"]: row
-        for row in records.groupBy("kind")
-        .agg(f.count(f.lit(1)).alias("records"), f.sum("dropped").alias("dropped"))
-        .collect()
-    }
-    bad = [kind for kind in (UNREADABLE, FOREIGN) if kind in found]
+def _look_at_input(
+    records: DataFrame, seen: Mapping[str, Any], source: str, *, is_trace: bool
+) -> Input:
     return Input(
         source=source,
         is_trace=is_trace,
-        records=sum(row["records"] for row in found.values()),
-        unreadable=found[UNREADABLE]["records"] if UNREADABLE in found else 0,
-        foreign=found[FOREIGN]["records"] if FOREIGN in found else 0,
-        dropped=found[DROPPED]["dropped"] or 0 if DROPPED in found else 0,
-        bad_files=_bad_files(records) if bad else (),
+        records=seen["records"],
+        unreadable=seen["unreadable"],
+        foreign=seen["foreign"],
+        dropped=seen["dropped"],
+        bad_files=_bad_files(records) if seen["unreadable"] + seen["foreign"] else (),
     )
 
 
@@ -149,13 +181,13 @@ def _brokers(attempts: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, An
     buckets: dict[str, dict[int, Counts]] = {name: {} for name in names}
     in_time = tables.by_bucket(attempts, names, timing.begin, timing.width)
     for row in in_time.limit(BROKERS * BUCKETS).collect():
-        buckets[row["broker"]][row["bucket"]] = _counts(row)
+        buckets[row["broker"]][row["bucket"]] = _counts(row.asDict())
     bars: dict[str, dict[int, int]] = {name: {} for name in names}
     for row in shelf.put("latencies", tables.by_latency(attempts, names)).collect():
         bars[row["broker"]][row["bar"]] = row["attempts"]
     return {
         "brokers": tuple(chosen),
-        "total_brokers": brokers.count(),
+        "total_brokers": shelf.rows["brokers"],
         "buckets": buckets,
         "bars": bars,
     }
@@ -190,7 +222,7 @@ def _isolations(records: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, 
         "periods": tuple(
             _make(Period, row) for row in _most(rows, "seconds", PERIODS, "begin", "client")
         ),
-        "total_periods": rows.count(),
+        "total_periods": shelf.rows["isolations"],
     }
 
 
@@ -218,7 +250,7 @@ def _spread(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
     chosen = _named(_most(topics, "messages", TOPICS, "topic"), "topic")
     return {
         "topics": chosen,
-        "total_topics": topics.count(),
+        "total_topics": shelf.rows["topics"],
         "spreads": _spreads(queues, [topic.name for topic in chosen]),
     }
 
@@ -261,7 +293,7 @@ def _who_and_what(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
     errors = shelf.put("errors", tables.by_error(attempts))
     return {
         "clients": _named(_most(clients, "attempts", CLIENTS, "client"), "client"),
-        "total_clients": clients.count(),
+        "total_clients": shelf.rows["producers"],
         "troubles": tuple(
             _make(Trouble, row) for row in _most(errors, "attempts", TROUBLES, "broker", "error")
         ),

@@ -12,13 +12,13 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark.delivery_report import trace_topic
 from rocketwire.spark.delivery_report.findings import Findings, ReportResult
-from rocketwire.spark.delivery_report.gather import gather
+from rocketwire.spark.delivery_report.gather import gather, watched
 from rocketwire.spark.delivery_report.page import make_page
 from rocketwire.spark.delivery_report.records import FILE_ENDINGS, FILE_PATTERN, read_files
 from rocketwire.spark.delivery_report.shelf import Shelf, local_path, unglobbed
@@ -83,8 +83,9 @@ def _analyse(
 ) -> Findings:
     # Text is parsed once; what follows reads columns of Parquet, which takes a fraction of it.
     try:
-        staged = _stage(shelf, records, name, is_trace)
-        return gather(staged, shelf, name, is_trace=is_trace)
+        seen = Observation()
+        staged = _stage(shelf, records.observe(seen, *watched()), name, is_trace)
+        return gather(staged, shelf, seen.get, name, is_trace=is_trace)
     finally:
         if not keep_attempts and _RECORDS in shelf.paths:
             shelf.discard(_RECORDS)

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from rocketwire.errors import ConfigError
@@ -38,6 +38,8 @@ class Shelf:
         self._spark = spark
         self._folder = folder.rstrip("/")
         self.paths: dict[str, str] = {}
+        #: How many rows each table has.
+        self.rows: dict[str, int] = {}
         local = local_path(folder)
         if local is not None:
             self._claim(local)
@@ -55,6 +57,13 @@ class Shelf:
 
     def put(self, name: str, table: DataFrame) -> DataFrame:
         """Write a table over an older one; returns it as written, with moments as numbers."""
+        # Counted on the way: asking the written table would be another job.
+        seen = Observation()
+        written = self._write(name, table.observe(seen, f.count(f.lit(1)).alias("rows")))
+        self.rows[name] = seen.get["rows"]
+        return written
+
+    def _write(self, name: str, table: DataFrame) -> DataFrame:
         path = f"{self._folder}/{name}"
         moments = {
             column: f.timestamp_micros((f.col(column) * 1_000_000).cast("bigint"))

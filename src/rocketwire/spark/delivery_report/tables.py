@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 from rocketwire.spark.delivery_report.findings import BARS_PER_DECADE
 from rocketwire.spark.delivery_report.records import (
+    ATTEMPT,
     MAYBE_STORED,
     NOT_SENT,
     REJECTED,
@@ -31,20 +32,22 @@ _FINE: Final = 10_000
 _COARSE: Final = 1000
 
 
-def _counts() -> list[Column]:
+def _counts(among: Column | None = None) -> list[Column]:
+    """Counts of all rows, or of those ``among`` them."""
+    mine = f.lit(True) if among is None else among  # noqa: FBT003 - a column of it
     is_stored = acknowledged()
     outcome = f.col("outcome")
     return [
-        f.count(f.lit(1)).alias("attempts"),
-        f.count_if(f.col("attempt") == 1).alias("sends"),
-        f.count_if(is_stored).alias("acknowledged"),
-        f.count_if(~is_stored).alias("failures"),
-        f.count_if(outcome == REJECTED).alias("rejected"),
-        f.count_if(outcome == MAYBE_STORED).alias("maybe_stored"),
-        f.count_if(outcome == NOT_SENT).alias("not_sent"),
-        f.count_if(f.col("attempt") > 1).alias("retries"),
-        f.coalesce(f.sum(f.when(is_stored, f.col("messages"))), f.lit(0)).alias("messages"),
-        f.coalesce(f.sum(f.when(is_stored, f.col("bytes"))), f.lit(0)).alias("bytes"),
+        f.count_if(mine).alias("attempts"),
+        f.count_if(mine & (f.col("attempt") == 1)).alias("sends"),
+        f.count_if(mine & is_stored).alias("acknowledged"),
+        f.count_if(mine & ~is_stored).alias("failures"),
+        f.count_if(mine & (outcome == REJECTED)).alias("rejected"),
+        f.count_if(mine & (outcome == MAYBE_STORED)).alias("maybe_stored"),
+        f.count_if(mine & (outcome == NOT_SENT)).alias("not_sent"),
+        f.count_if(mine & (f.col("attempt") > 1)).alias("retries"),
+        f.coalesce(f.sum(f.when(mine & is_stored, f.col("messages"))), f.lit(0)).alias("messages"),
+        f.coalesce(f.sum(f.when(mine & is_stored, f.col("bytes"))), f.lit(0)).alias("bytes"),
     ]
 
 
@@ -70,9 +73,28 @@ def _with_latency(grouped: DataFrame, keys: Sequence[str], accuracy: int) -> Dat
     )
 
 
-def overview(attempts: DataFrame) -> DataFrame:
-    """One row for everything."""
-    return _with_latency(attempts, [], _FINE)
+def overview() -> list[Column]:
+    """Columns for one row about all attempts among records of any kind.
+
+    Observed while the records are staged, which saves reading them again. Quantiles are text with
+    commas: an observation hands numbers and text to Python, and no lists.
+    """
+    is_attempt = f.col("kind") == ATTEMPT
+    at, latency = f.when(is_attempt, f.col("at")), f.when(is_attempt, waited())
+    quantiles = f.percentile_approx(latency, list(_QUANTILES.values()), _FINE)
+    return [
+        *_counts(is_attempt),
+        f.array_join(quantiles.cast("array<string>"), ",").alias("quantiles"),
+        f.max(latency).alias("slowest"),
+        f.min(at).alias("first_at"),
+        f.max(at).alias("last_at"),
+    ]
+
+
+def quantiles_of(text: str | None) -> dict[str, float | None]:
+    """What ``overview`` tells of quantiles, by name."""
+    values = [float(word) for word in text.split(",")] if text else [None] * len(_QUANTILES)
+    return dict(zip(_QUANTILES, values, strict=True))
 
 
 def by_broker(attempts: DataFrame) -> DataFrame:
