@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from rocketwire.embedded.cluster import EmbeddedCluster
@@ -18,15 +19,16 @@ from standalone import StandaloneSpark, environment
 ROWS = 60_000
 
 
-def start(folder, name, **settings):
-    settings["pythonPath"] = environment()["PYTHONPATH"]
+def start(folder, name, home=None, **settings):
+    around = environment() | ({"SPARK_HOME": home} if home else {})
+    settings["pythonPath"] = around["PYTHONPATH"]
     script = str(Path(__file__).with_name("cluster_job.py"))
     with (folder / f"{name}.log").open("w") as log:
         return subprocess.Popen(
             [sys.executable, script, json.dumps(settings)],
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=environment(),
+            env=around,
         )
 
 
@@ -83,3 +85,33 @@ def test_killed_executors_and_a_killed_broker_lose_no_row(tmp_path):
             reading.kill()
         assert found["rows"] == stored(reader, "t")
         assert found["different"] == found["bodies"] == ROWS
+
+
+def spark_home(folder):
+    """Spark as installed, but with a place of its own for what a local cluster leaves behind."""
+    home = folder / "spark"
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        if part.name != "work":
+            (home / part.name).symlink_to(part)
+    return str(home)
+
+
+@pytest.mark.timeout(600)
+def test_a_local_cluster_of_two_executors_does_the_same(tmp_path):
+    """Everything is pickled and sent to other processes there, as on a real one."""
+    few, home = 6000, spark_home(tmp_path)
+    with EmbeddedCluster(brokers=2) as cluster, Reader(cluster.name_server) as reader:
+        cluster.create_topic("t", queues=4)
+        common = {
+            "master": "local-cluster[2,1,512]",
+            "nameServers": cluster.name_server,
+            "topic": "t",
+        }
+        writing = start(tmp_path, "write", home=home, do="write", rows=few, **common)
+        result_of(writing, tmp_path, "write")
+        assert stored(reader, "t") >= few
+        reading = start(tmp_path, "read", home=home, do="read", **common)
+        found = result_of(reading, tmp_path, "read")
+        assert found["rows"] == stored(reader, "t")
+        assert found["different"] == found["bodies"] == few
