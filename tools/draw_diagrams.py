@@ -100,7 +100,9 @@ PICTURES = {
         Arrow("M400 60H438"),
         Arrow("M610 60H668", ("gives", 638, 50)),
         Arrow(
-            "M770 96V140H315V88", ("offset: the first message that is not handled", 540, 160), True
+            "M770 96V140H315V88",
+            ("offset: the first message that is not handled", 540, 160),
+            weak=True,
         ),
     ),
     "fault-states": draw(
