@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from rocketwire import AsyncProducer, AsyncReader, Producer, Reader
+from rocketwire import AsyncProducer, AsyncReader, Producer, Reader, TopicNotFoundError
 from rocketwire.message import Message, SendResult, StoredMessage
 
 T = TypeVar("T")
@@ -152,3 +154,16 @@ class AsyncShell:
 
 
 SHELLS = {"blocking": BlockingShell, "asyncio": AsyncShell}
+
+
+def read_all(shell: Any, topic: str, count: int) -> list[StoredMessage]:
+    """What the topic holds; asked again while a message or a new topic's route is on its way."""
+    found: list[StoredMessage] = []
+    for _ in range(100):
+        # The broker tells its name server of a new topic after it has answered.
+        with contextlib.suppress(TopicNotFoundError):
+            found = shell.read(topic)
+        if len(found) >= count:
+            return found
+        time.sleep(0.05)
+    return found

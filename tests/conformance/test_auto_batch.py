@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.conformance.shells import read_all
 
 from rocketwire import AutoBatch, InvalidMessageError, Message, SendFailedError
 from rocketwire.wire.codes import RequestCode
@@ -19,7 +20,7 @@ def test_every_message_is_where_its_result_says(open_shell, target) -> None:
         for n in range(400)
     ]
     shell.flush()
-    stored = {(m.queue, m.offset): m for m in shell.read(topic)}
+    stored = {(m.queue, m.offset): m for m in read_all(shell, topic, 400)}
     assert len(stored) == 400
     for number, answer in enumerate(answers):
         result = answer()
@@ -61,7 +62,7 @@ def test_keys_stay_in_order_and_on_java_s_queue(open_shell, target) -> None:
         shell.submit(Message(topic, b"%d" % number, sharding_key=f"k{number % 10}"))
     shell.flush()
     seen: dict[str, list[int]] = {}
-    for message in shell.read(topic):
+    for message in read_all(shell, topic, 510):
         if message.body != b"first":
             assert message.queue == queue_of[message.sharding_key]
             seen.setdefault(message.sharding_key, []).append(int(message.body))
@@ -83,7 +84,7 @@ def test_what_can_t_be_in_a_batch_goes_beside_them(open_shell, target) -> None:
     results = [answer() for answer in answers]
     assert results[2].queue == queue
     assert results[3].queue == shell.publish_queues(topic)[2]
-    bodies = sorted(m.body for m in shell.read(topic))
+    bodies = sorted(m.body for m in read_all(shell, topic, 6))
     assert bodies == sorted([b"small", large, b"given", b"chosen", b"two", b"of them"])
     with pytest.raises(InvalidMessageError, match="topic"):
         shell.submit(Message("not a topic", b"x"))
@@ -137,7 +138,7 @@ def test_many_threads_may_submit_at_once(open_shell, target) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     seen: dict[bytes, list[int]] = {}
-    for message in shell.read(topic):
+    for message in read_all(shell, topic, 800):
         who, number = message.body.split(b":")
         seen.setdefault(who, []).append(int(number))
     assert seen == {b"%d" % n: list(range(100)) for n in range(8)}
@@ -150,5 +151,5 @@ def test_shutting_down_sends_what_still_waits(open_shell, target) -> None:
     answers = [shell.submit(Message(topic, b"x")) for _ in range(50)]
     shell.flush()
     assert all(answer().offset >= 0 for answer in answers)
-    assert len(reader.read(topic)) == 50
+    assert len(read_all(reader, topic, 50)) == 50
     assert shell.stats().in_flight == 0

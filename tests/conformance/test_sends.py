@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 
 import pytest
+from tests.conformance.shells import read_all
 
 from rocketwire import (
     InvalidMessageError,
@@ -16,22 +16,8 @@ from rocketwire import (
     SendFailedError,
     SendResult,
     SendStatus,
-    TopicNotFoundError,
 )
 from rocketwire.wire.java_hash import java_string_hash
-
-
-def read_all(shell, topic: str, count: int) -> list:
-    """What the topic holds; asked again while a message or a new topic's route is on its way."""
-    found: list = []
-    for _ in range(100):
-        # The broker tells its name server of a new topic after it has answered.
-        with contextlib.suppress(TopicNotFoundError):
-            found = shell.read(topic)
-        if len(found) >= count:
-            return found
-        time.sleep(0.05)
-    return found
 
 
 def one_way_of_sending(shell, form: str, message, **how):
