@@ -12,10 +12,13 @@ from rocketwire.core.effects import Invoke, Op
 from rocketwire.core.express import Parcel, express_for, settle
 from rocketwire.core.faults import FaultTable
 from rocketwire.core.retry import SendMode
+from rocketwire.core.validate import all_plain, check_batch
 from rocketwire.errors import InvalidMessageError, RocketMQError, SendFailedError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, SendResult
 from rocketwire.testing.simulated_network import Answer, Hang, Refuse, Reset, Slow, Unreachable
+from rocketwire.wire.batch import decode_batch, encode_item
+from rocketwire.wire.properties import decode_properties
 
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -259,3 +262,35 @@ def test_answers_that_are_told_at_once_teach_the_same_as_one_by_one(
             at_once.answered_all([other for _, other in pairs], now)
         assert one_by_one.snapshot(now) == at_once.snapshot(now)
         assert heard[0] == heard[1]
+
+
+# -- batches ----------------------------------------------------------------------------------------
+
+
+@relaxed
+@given(bodies=st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=40))
+def test_a_plain_batch_is_encoded_as_if_item_by_item(bodies: list[bytes]) -> None:
+    world = World()
+    batch = [Message("T", body) for body in bodies]
+    world.send(batch)
+    (_, _, command) = world.stored[0]
+    items = list(decode_batch(command.body))
+    assert [item.body for item in items] == bodies
+    assert [item.flag for item in items] == [0] * len(bodies)
+    ids = [decode_properties(item.properties_raw.decode())["UNIQ_KEY"] for item in items]
+    assert len(set(ids)) == len(ids)
+    encoder = world.sender.encoder
+    wanted = [
+        encode_item(body, encoder.properties(Message("T", body), message_id), 0)
+        for body, message_id in zip(bodies, ids, strict=True)
+    ]
+    assert bytes(command.body) == b"".join(wanted)
+    assert command.ext.get("i", "") == ""
+
+
+@relaxed
+@given(batch=st.lists(messages | plain, min_size=1, max_size=6))
+def test_only_plain_messages_are_taken_for_plain(batch: list[Message]) -> None:
+    if all_plain(batch, 4096):
+        check_batch(batch, 4096)
+        assert {m.replace(body=b"x") for m in batch} == {Message("T", b"x")}

@@ -15,7 +15,7 @@ from rocketwire.aio.driver import Awaited
 from rocketwire.config import ProducerConfig
 from rocketwire.core.accumulate import Accumulator
 from rocketwire.core.admin import create_topic
-from rocketwire.core.express import Express, express_for
+from rocketwire.core.express import express_for
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.many import ManySender
@@ -240,21 +240,13 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._burst += 1
         if self._burst >= _BURST:  # before anything is handed over: this may be cancelled
             await self._take_turns()
-        batches, plan, lane = self._accumulator, None, self._express
-        if (
-            lane is not None
-            and batches is None
-            and queue is None
-            and selector is None
-            and timeout is None
-            and type(message) is Message
-            and self._room.take(1, len(message.body))
-        ):
-            delivery = self._post(lane, message)
+        if queue is None and selector is None and timeout is None and type(message) is Message:
+            delivery = self._post(message)
             if delivery is not None:
                 if on_success is not None or on_error is not None:
                     delivery.add_done_callback(_teller(on_success, on_error))
                 return delivery
+        batches, plan = self._accumulator, None
         if (
             batches is None
             or type(message) is not Message
@@ -283,15 +275,25 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             delivery.add_done_callback(_teller(on_success, on_error))
         return delivery
 
-    def _post(self, lane: Express, message: Message) -> Delivery | None:
-        """Hand a message to the fast lane, if it may take it. The room for it is taken."""
+    def _post(self, message: Message) -> Delivery | None:
+        """Hand a plain message over, if there is room and nothing unusual about it."""
+        room, size, batches, lane = self._room, len(message.body), self._accumulator, self._express
+        if batches is not None:
+            if not batches.is_plain(message) or not room.take(1, size):
+                return None
+            lot, place, is_new = batches.add_plain(message, self._config.send_timeout)
+            if is_new:
+                self._driver.start(batches.deliver(lot), _ignore)
+            return BatchedDelivery(lot, place)
+        if lane is None or not room.take(1, size):
+            return None
         parcel = None
         try:
             parcel = lane.prepare(message)
         finally:
             if parcel is None:
-                self._room.give_back(1, len(message.body))
-        return None if parcel is None else express.submit(lane, parcel, self._driver, self._room)
+                room.give_back(1, size)
+        return None if parcel is None else express.submit(lane, parcel, self._driver, room)
 
     def _hand_over(self, plan: Plan, count: int, size: int) -> Delivery:
         if plan.outgoing.sharding_keys:

@@ -55,16 +55,15 @@ class Lot:
     """Messages that travel together. ``over`` opens when all of them have their outcome."""
 
     __slots__ = (
-        "_groups", "bytes", "count", "gate", "ids", "is_closed", "is_sent", "items", "lane",
+        "_groups", "bytes", "count", "gate", "is_closed", "is_sent", "items", "lane",
         "messages", "over", "size", "tickets", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
         self.messages: list[Message] = []
-        self.ids: list[str] = []
-        #: The messages as they travel, until they are put together.
-        self.items: list[bytes] = []
+        #: By place, the ids of messages that are not plain, and how they travel.
+        self.items: dict[int, tuple[str, bytes]] = {}
         self.count = 0
         self.size = 0
         #: Of the bodies alone: what they take of the room.
@@ -77,15 +76,16 @@ class Lot:
         self.withdrawn: set[int] = set()
         self._groups: list[tuple[Sequence[int], SendResult | Exception]] = []
 
-    def put(self, message: Message, message_id: str, item: bytes) -> int:
+    def put(self, message: Message, item: tuple[str, bytes] | None, size: int) -> int:
         """Take a message in; returns its place."""
+        place = self.count
         self.messages.append(message)
-        self.ids.append(message_id)
-        self.items.append(item)
-        self.size += len(item)
+        if item is not None:
+            self.items[place] = item
+        self.size += size
         self.bytes += len(message.body)
-        self.count += 1
-        return self.count - 1
+        self.count = place + 1
+        return place
 
     def withdraw(self, place: int) -> bool:
         """Take a message back; False if it is on its way, or its fate is known."""
@@ -109,7 +109,7 @@ class Lot:
         """Everything is known; ``error`` is the outcome of those that have none yet."""
         self.settle(range(self.count), error)
         # Whoever keeps the delivery of one message does not keep the bodies of all.
-        self.messages, self.ids, self.items = [], [], []
+        self.messages, self.items = [], {}
 
     def outcome(self, place: int) -> SendResult | Exception:
         """What became of one message; only when the lot is over."""
@@ -158,6 +158,11 @@ class Accumulator:
         self._largest = min(settings.size, config.compress_over or settings.size)
         #: Topics whose broker takes no batches.
         self._single: set[str] = set()
+        #: Topics of which plain messages need no further look.
+        self._usual: set[str] = set()
+        self._overhead = sender.encoder.plain_items.overhead
+        #: The lane that took the last plain message.
+        self._recent: Lane | None = None
 
     # -- taking messages in -----------------------------------------------------------------
 
@@ -171,6 +176,8 @@ class Accumulator:
             InvalidMessageError: it may not travel at all.
         """
         check_message(message, self._max_size)
+        if self._is_default and not self._sender.hooks.before_send:
+            self._usual.add(message.topic)
         return (
             len(message.body) < self._largest
             and not message.delay_level
@@ -179,6 +186,44 @@ class Accumulator:
             and message.topic not in self._single
             and not message.topic.startswith(RETRY_PREFIX)
         )
+
+    def is_plain(self, message: Message) -> bool:
+        """Whether a message is accepted and has nothing but a body; ``add_plain`` takes it then.
+
+        False says nothing: ``accepts`` looks closer.
+        """
+        return (
+            message.topic in self._usual
+            and 0 < len(message.body) < self._largest
+            and message.tags is None
+            and message.keys is None
+            and not message.properties
+            and message.sharding_key is None
+            and not message.delay_level
+            and message.deliver_at is None
+            and not message.flag
+            and message.wait_store_ok
+            and message.topic not in self._single
+        )
+
+    def add_plain(self, message: Message, timeout: float) -> tuple[Lot, int, bool]:
+        """As ``add``, for a message that is plain. It is encoded with its whole lot."""
+        size, topic = len(message.body), message.topic
+        with self._lock:
+            lane = self._recent
+            lot = None if lane is None or lane.kind[0] != topic else lane.open
+            if lot is not None and lot.lane.kind[2] == timeout:
+                place, total = lot.count, lot.size + size + self._overhead
+                if place < self._settings.messages and total <= self._settings.size:
+                    lot.messages.append(message)
+                    lot.size = total
+                    lot.bytes += size
+                    lot.count = place + 1
+                    return lot, place, False
+        kind = (topic, True, timeout, False)
+        lot, place, is_new = self._put(message, None, size + self._overhead, kind)
+        self._recent = lot.lane
+        return lot, place, is_new
 
     def add(self, message: Message, timeout: float) -> tuple[Lot, int, bool]:
         """Put a message into the open lot of its kind.
@@ -193,17 +238,22 @@ class Accumulator:
         sender = self._sender
         if sender.hooks.before_send:
             call_hooks(sender.hooks.before_send, message)
-        message_id, item = sender.encoder.item(message)
-        key = message.sharding_key
-        where = False if key is None else self._queue_of(message)
+        item = sender.encoder.item(message)
+        where = False if message.sharding_key is None else self._queue_of(message)
         kind = (message.topic, message.wait_store_ok, timeout, where)
+        return self._put(message, item, len(item[1]), kind)
+
+    def _put(
+        self, message: Message, item: tuple[str, bytes] | None, size: int, kind: Kind
+    ) -> tuple[Lot, int, bool]:
+        key, sender = message.sharding_key, self._sender
         full: Lot | None = None
         with self._lock:
             lane = self._lanes.get(kind)
             if lane is None:
                 lane = self._lanes[kind] = Lane(kind)
             lot = lane.open
-            if lot is not None and not self._fits(lot, len(item), key):
+            if lot is not None and not self._fits(lot, size, key):
                 self._close(lot)
                 full, lot = lot, None
             is_new = lot is None
@@ -211,7 +261,7 @@ class Accumulator:
                 lot = lane.open = Lot(lane)
                 # Before any other thread can find it, and flush.
                 self._on_new(lot)
-            place = lot.put(message, message_id, item)
+            place = lot.put(message, item, size)
             if key is not None and key not in lot.tickets:
                 name = (sender.wire_topic(message.topic), key)
                 (lot.tickets[key],) = sender.lines.line_up([name], is_accepted=True)
@@ -307,6 +357,8 @@ class Accumulator:
                 after = lane.open
                 if after is None and self._lanes.get(lane.kind) is lane:
                     del self._lanes[lane.kind]
+                    if self._recent is lane:
+                        self._recent = None
         lot.finish(error)
         self._on_over(lot)
         lot.over.open()
@@ -339,13 +391,13 @@ class Accumulator:
         encoder = self._sender.encoder
         if len(places) == 1:
             return encoder.single(lot.messages[places[0]])
-        if len(places) == lot.count:
-            return encoder.joined(lot.messages, lot.ids, lot.items)
-        return encoder.joined(
-            [lot.messages[place] for place in places],
-            [lot.ids[place] for place in places],
-            [lot.items[place] for place in places],
-        )
+        messages = lot.messages
+        if len(places) < lot.count:
+            messages = [lot.messages[place] for place in places]
+        if not lot.items:
+            return encoder.plain(messages)
+        found = [lot.items.get(p) or encoder.item(lot.messages[p]) for p in places]
+        return encoder.joined(messages, [i for i, _ in found], [item for _, item in found])
 
     def _send_ordered(self, lot: Lot) -> Op[None]:
         """Send a lot of ordered messages when it is the turn of each of their keys."""

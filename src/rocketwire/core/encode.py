@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.validate import check_batch, check_message
+from rocketwire.core.validate import all_plain, check_batch, check_message
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import Message
-from rocketwire.wire.batch import encode_item
+from rocketwire.wire.batch import PlainItems, encode_item
 from rocketwire.wire.compression import compress
 from rocketwire.wire.message_id import MessageIdMaker
 
@@ -53,6 +53,7 @@ class Encoder:
         "_max_size",
         "_namespace",
         "_over",
+        "plain_items",
     )
 
     def __init__(self, config: ProducerConfig, ids: MessageIdMaker) -> None:
@@ -63,6 +64,8 @@ class Encoder:
         self._level = config.compress_level
         self._namespace = config.namespace
         self._instance_id = f"INSTANCE_ID\x01{config.namespace}\x02" if config.namespace else ""
+        after = f"\x02{self._instance_id}".encode()
+        self.plain_items = PlainItems(b"UNIQ_KEY\x01", after, len(ids.prefix) + 12)
 
     def single(self, message: Message) -> Outgoing:
         """One message.
@@ -94,19 +97,37 @@ class Encoder:
         Raises:
             InvalidMessageError: they can't be one.
         """
-        check_batch(messages, self._max_size)
-        ids = self._ids.next_many(len(messages))
-        items = [
-            encode_item(message.body, self.properties(message, message_id), message.flag)
-            for message, message_id in zip(messages, ids, strict=True)
-        ]
-        outgoing = self.joined(messages, ids, items)
+        if all_plain(messages, self._max_size):
+            outgoing = self.plain(messages)
+        else:
+            check_batch(messages, self._max_size)
+            ids = self._ids.next_many(len(messages))
+            items = [
+                encode_item(message.body, self.properties(message, message_id), message.flag)
+                for message, message_id in zip(messages, ids, strict=True)
+            ]
+            outgoing = self.joined(messages, ids, items)
         if len(outgoing.body) > self._max_size:
             raise InvalidMessageError(
                 f"the batch has {len(outgoing.body)} bytes encoded: at most {self._max_size} "
                 "(max_message_size); send fewer at once, or use send_many, which splits"
             )
         return outgoing
+
+    def plain(self, messages: Sequence[Message]) -> Outgoing:
+        """Messages that were checked, and have nothing but a body, as one request."""
+        ids = self._ids.next_many(len(messages))
+        return Outgoing(
+            tuple(messages),
+            with_namespace(messages[0].topic, self._namespace),
+            self.plain_items.encode([message.body for message in messages], ids),
+            self._instance_id.encode(),
+            0,
+            0,
+            tuple(ids),
+            is_batch=True,
+            sharding_keys=(),
+        )
 
     def item(self, message: Message) -> tuple[str, bytes]:
         """The id of a message that was checked, and the message as it travels in a batch.

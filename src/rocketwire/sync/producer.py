@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from rocketwire.config import ProducerConfig
-from rocketwire.core.accumulate import Accumulator
+from rocketwire.core.accumulate import Accumulator, Lot
 from rocketwire.core.admin import create_topic
-from rocketwire.core.express import Express, express_for
+from rocketwire.core.express import express_for
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.many import ManySender, run_together
@@ -223,20 +223,13 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             self._make_ready()
-        batches, plan, lane = self._accumulator, None, self._posting
-        if (
-            lane is not None
-            and batches is None
-            and queue is None
-            and selector is None
-            and timeout is None
-            and type(message) is Message
-        ):
-            posted = self._post(lane, message)
+        if queue is None and selector is None and timeout is None and type(message) is Message:
+            posted = self._post(message)
             if posted is not None:
                 if on_success is not None or on_error is not None:
                     posted.add_done_callback(_tell(on_success, on_error))
                 return posted
+        batches, plan = self._accumulator, None
         if (
             batches is None
             or type(message) is not Message
@@ -264,11 +257,16 @@ class Producer(BlockingClient[ProducerConfig]):
             delivery.add_done_callback(_tell(on_success, on_error))
         return delivery
 
-    def _post(self, lane: Express, message: Message) -> Delivery | None:
-        """Hand a message to the fast lane, if it may take it and there is room now."""
-        size = len(message.body)
-        turn = self._room.post(size)
-        if turn is None:
+    def _post(self, message: Message) -> Delivery | None:
+        """Hand a plain message over, if there is room now and nothing unusual about it."""
+        size, batches, lane = len(message.body), self._accumulator, self._posting
+        if batches is not None:
+            if not batches.is_plain(message) or not self._room.take(1, size, 0.0):
+                return None
+            found = batches.add_plain(message, self._config.send_timeout)
+            return self._batched(batches, *found)
+        turn = None if lane is None else self._room.post(size)
+        if lane is None or turn is None:
             return None
         parcel = None
         try:
@@ -310,6 +308,9 @@ class Producer(BlockingClient[ProducerConfig]):
         except RocketMQError:
             self._room.give_back(1, len(message.body))
             raise
+        return self._batched(batches, lot, place, is_new)
+
+    def _batched(self, batches: Accumulator, lot: Lot, place: int, is_new: bool) -> Delivery:  # noqa: FBT001
         if is_new:
 
             def done(_: object, error: Exception | None) -> None:

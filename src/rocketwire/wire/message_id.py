@@ -122,7 +122,8 @@ class MessageIdMaker:
         while len(ids) < number:
             head = self._head_at(self._clock_ms())
             share = min(number - len(ids), 0x8000)
-            ids.extend([f"{head}{self._next() & 0xFFFF:04X}" for _ in range(share)])
+            count_on = self._next
+            ids.extend([f"{head}{count_on() & 0xFFFF:04X}" for _ in range(share)])
         return ids
 
     def _turn(self, now: int) -> int:
