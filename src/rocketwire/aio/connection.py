@@ -20,7 +20,7 @@ from typing import Final, cast
 
 from rocketwire.aio.waiting import Call, Carrier, Responder, Waiter, deliver, refuse
 from rocketwire.core.effects import Oneway
-from rocketwire.core.express import Parcel
+from rocketwire.core.express import Parcel, settle_oneway
 from rocketwire.errors import (
     ClientClosedError,
     ConnectFailedError,
@@ -154,6 +154,13 @@ class Connection(asyncio.Protocol):
             self._arm(parcel.limit - now, parcel.limit)
         parcel.written(now, session.unanswered)
         return True
+
+    def write_parcel(self, parcel: Parcel) -> None:
+        """Write a parcel that gets no answer. Only while ``is_ready``."""
+        now = self._last_used = parcel.began
+        self._write(b"", parcel.frame(self.session.next_opaque()))
+        parcel.written(now, self.session.unanswered)
+        settle_oneway(parcel, now)
 
     def write_oneway(self, call: Call) -> None:
         """Write a request that gets no answer. Only while ``is_ready``.

@@ -73,6 +73,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._room = Room(self._driver.loop, config.max_in_flight, config.max_in_flight_bytes)
         self._burst = 0
         self._express = express_for(self._sender, SendMode.ASYNC)
+        self._oneway = express_for(self._sender, SendMode.ONEWAY)
         self._accumulator: Accumulator | None = None
         if config.auto_batch is not None:
             room = self._room
@@ -204,6 +205,19 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """
         if self._state != "running":
             raise self._not_running()
+        self._burst += 1
+        if self._burst >= _BURST:
+            await self._take_turns()
+        lane = self._oneway
+        if lane is not None and queue is None and selector is None and timeout is None:
+            parcel = lane.prepare(message) if type(message) is Message else None
+            if parcel is not None:
+                connection = self._driver.connections.get(parcel.stop.address)
+                if connection is not None and connection.is_ready and not connection.is_stale():
+                    connection.write_parcel(parcel)
+                else:
+                    await Awaited(self._driver, lane.take_over(parcel))
+                return
         plan = self._sender.plan(
             message,
             SendMode.ONEWAY,
@@ -212,7 +226,6 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             argument=argument,
             timeout=timeout,
         )
-        await self._take_turns()
         await Awaited(self._driver, self._sender.send(plan))
 
     async def submit(

@@ -30,7 +30,7 @@ from rocketwire.core.stats import BUCKETS
 from rocketwire.core.targets import SendTarget
 from rocketwire.core.validate import check_message
 from rocketwire.message import Message, SendResult
-from rocketwire.wire.command import Reply
+from rocketwire.wire.command import ONEWAY, Reply
 from rocketwire.wire.framing import MAX_FRAME
 from rocketwire.wire.send_request import PlainFrames, moment_of
 
@@ -42,12 +42,17 @@ _LARGEST: Final = MAX_FRAME // 2
 class Stop:
     """One queue of a topic, with all that a parcel to it needs."""
 
-    __slots__ = ("address", "counters", "entry", "faults", "frames", "owner", "seen", "target")
+    __slots__ = (
+        "address", "counters", "entry", "faults", "flag", "frames", "owner", "seen", "target",
+    )  # fmt: skip
 
-    def __init__(self, lane: Lane, target: SendTarget, frames: PlainFrames, sender: Sender) -> None:
+    def __init__(
+        self, lane: Lane, target: SendTarget, sender: Sender, id_size: int, flag: int
+    ) -> None:
         self.owner = lane
         self.target = target
-        self.frames = frames
+        self.flag = flag
+        self.frames: PlainFrames = target.frames(id_size, flag)
         self.address = target.address
         self.faults: FaultTable = sender.instance.faults
         #: What is known of the broker; the table has another one when the lane is over.
@@ -99,7 +104,7 @@ class Parcel(Flight):
         if self.properties is None:
             return self.stop.frames.frame(opaque, self.moment[2], self.number, body)
         request = self.stop.target.request(self.outgoing(), self.moment[0])
-        return request.head(opaque) + body
+        return request.head(opaque, self.stop.flag) + body
 
     @property
     def message_id(self) -> str:
@@ -154,6 +159,13 @@ def settle(parcels: Sequence[Parcel], now: float) -> None:
         del parcel.message  # whoever keeps the result does not keep the body
 
 
+def settle_oneway(parcel: Parcel, now: float) -> None:
+    """A parcel that gets no answer is written."""
+    stop = parcel.stop
+    stop.faults.settled(parcel, now)
+    stop.counters.oneway += 1
+
+
 def express_for(sender: Sender, mode: SendMode) -> Express | None:
     """The fast lane of a producer; None if its settings make every message unusual."""
     hooks = sender.hooks
@@ -171,6 +183,7 @@ class Express:
         config, instance = sender.config, sender.instance
         self._sender = sender
         self._mode = mode
+        self._flag = ONEWAY if mode is SendMode.ONEWAY else 0
         self._clock = instance.clock
         self._wall = instance.wall
         self._watch = instance.faults.watch
@@ -269,7 +282,7 @@ class Express:
         limit = sender.chooser.first_limit(entry, self._mode, now)
         lane = Lane(entry, queues.topic, choice.version, limit)
         lane.stops = tuple(
-            Stop(lane, target, target.frames(len(self._ids.prefix) + 12), sender)
+            Stop(lane, target, sender, len(self._ids.prefix) + 12, self._flag)
             for queue in choice.in_turn
             for target in [sender.chooser.target_of(entry, queue, is_batch=False)]
         )

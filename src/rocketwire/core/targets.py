@@ -33,9 +33,9 @@ class SendTarget:
         # Signed requests, namespaces (v2) and JSON headers need every field each time.
         self._template = SendTemplate(fields) if instance.is_plain else None
 
-    def frames(self, id_size: int) -> PlainFrames:
+    def frames(self, id_size: int, flag: int) -> PlainFrames:
         """Makes requests of plain messages; only for clients that are plain themselves."""
-        return PlainFrames(SendTemplate(self._fields), id_size)
+        return PlainFrames(SendTemplate(self._fields), id_size, flag)
 
     def request(self, outgoing: Outgoing, born_ms: int) -> Request:
         """The request for one message or batch."""

@@ -152,6 +152,14 @@ class Connection:
                 return reply
             self.late += 1
 
+    def write_parcel(self, parcel: Parcel) -> None:
+        """Write a parcel that gets no answer; ``used_at`` is when it was written."""
+        self._opaque = self._opaque % 0x7FFFFFFF + 1
+        frame = parcel.frame(self._opaque)
+        parcel.written(self._clock(), len(frame))
+        self._write(frame, b"", parcel.limit)
+        self.used_at = self._clock()
+
     def write(self, request: Request, deadline: float, flight: Flight | None) -> int:
         """Write a request; returns its opaque number."""
         opaque = self._opaque = self._opaque % 0x7FFFFFFF + 1

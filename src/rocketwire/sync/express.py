@@ -6,7 +6,7 @@ but "stored" comes of it, the parcel goes on as an ordinary operation.
 
 from __future__ import annotations
 
-from rocketwire.core.express import Express, Parcel, settle
+from rocketwire.core.express import Express, Parcel, settle, settle_oneway
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError
 from rocketwire.message import Message, SendResult
 from rocketwire.sync.connection import Pool
@@ -33,10 +33,8 @@ def send(express: Express, message: Message, pool: Pool, driver: Driver) -> Send
             raise
     except RocketMQError as error:
         return _detour(express, parcel, driver, error)
-    except BaseException:  # the thread is interrupted: the send is given up where it stands
-        rest = express.take_over(parcel)
-        next(rest)
-        rest.close()
+    except BaseException:
+        _give_up(express, parcel)
         raise
     pool.give_back(connection)
     if type(answer) is bytes:
@@ -44,6 +42,41 @@ def send(express: Express, message: Message, pool: Pool, driver: Driver) -> Send
         settle((parcel,), connection.used_at)
         return parcel.result()
     return _detour(express, parcel, driver, answer)
+
+
+def send_oneway(express: Express, message: Message, pool: Pool, driver: Driver) -> bool:
+    """Write a message that gets no answer by the fast lane; False if it can't take it.
+
+    Raises:
+        InvalidMessageError: nothing was sent.
+        SendFailedError: it could not even be written.
+    """
+    parcel = express.prepare(message)
+    if parcel is None:
+        return False
+    try:
+        connection = pool.take(parcel.stop.address, parcel.limit)
+        try:
+            connection.write_parcel(parcel)
+        except BaseException:
+            connection.close()
+            raise
+    except RocketMQError as error:
+        driver.go_on(express.take_over(parcel), error)
+        return True
+    except BaseException:
+        _give_up(express, parcel)
+        raise
+    pool.give_back(connection)
+    settle_oneway(parcel, connection.used_at)
+    return True
+
+
+def _give_up(express: Express, parcel: Parcel) -> None:
+    """The thread is interrupted: the send ends where it stands."""
+    rest = express.take_over(parcel)
+    next(rest)
+    rest.close()
 
 
 def _detour(

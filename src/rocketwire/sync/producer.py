@@ -82,6 +82,7 @@ class Producer(BlockingClient[ProducerConfig]):
             )
         self._express = express_for(self._sender, SendMode.BLOCKING)
         self._posting = express_for(self._sender, SendMode.ASYNC)
+        self._oneway = express_for(self._sender, SendMode.ONEWAY)
         self._callbacks = CallbackThread()
         self._reporting = reporting
         self._start_reporting()
@@ -192,6 +193,16 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             self._make_ready()
+        lane = self._oneway
+        if (
+            lane is not None
+            and queue is None
+            and selector is None
+            and timeout is None
+            and type(message) is Message
+            and express.send_oneway(lane, message, self._pool, self._driver)
+        ):
+            return
         plan = self._sender.plan(
             message,
             SendMode.ONEWAY,

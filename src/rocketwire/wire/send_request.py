@@ -113,16 +113,17 @@ class PlainFrames:
     Args:
         template: for the queue.
         id_size: characters of a message id.
+        flag: of the request, which says whether it wants an answer.
     """
 
     __slots__ = ("_fixed", "_kind", "_middle")
 
-    def __init__(self, template: SendTemplate, id_size: int) -> None:
+    def __init__(self, template: SendTemplate, id_size: int, flag: int = 0) -> None:
         prefix = template.usual
         ext = len(prefix) + _DIGITS + 7 + len(_UNIQUE) + id_size + 1
         #: What follows the length up to the opaque number, and from there to the time of birth.
         self._kind = _pack_kind(_BINARY | (_FIXED + ext), template.code, _PYTHON, CLIENT_VERSION)
-        self._middle = _pack_middle(0, 0, ext) + prefix
+        self._middle = _pack_middle(flag, 0, ext) + prefix
         self._fixed = 4 + _FIXED + ext
 
     def frame(self, opaque: int, moment: bytes, number: int, body: bytes) -> bytes:

@@ -79,3 +79,26 @@ def test_an_interrupted_send_leaves_nothing_in_flight(cluster, producer, monkeyp
     assert [h.in_flight for h in producer.health()] == [0, 0]
     monkeypatch.undo()
     assert producer.send(Message("orders", b"after"))
+
+
+def test_a_oneway_message_arrives_and_leaves_nothing_in_flight(cluster, producer) -> None:
+    lane = producer._oneway
+    sends = [
+        express.send_oneway(lane, Message("orders", body), producer._pool, producer._driver)
+        for body in (b"one", b"two", b"three")
+    ]
+    assert all(sends)
+    assert producer.stats().oneway == 3
+    assert [h.in_flight for h in producer.health()] == [0, 0]
+    for _ in range(4):  # on the same connections, so behind them
+        producer.send(Message("orders", b"last"))
+    bodies = [m.body for m in cluster.messages("orders")]
+    assert {b"one", b"two", b"three"} <= set(bodies)
+
+
+def test_a_oneway_message_that_can_not_be_written_is_an_error(cluster, producer) -> None:
+    for name in ("broker-a", "broker-b"):
+        cluster.broker(name).refuse()
+    with pytest.raises(SendFailedError) as failed:
+        producer.send_oneway(Message("orders", b"x"))
+    assert failed.value.outcome is Outcome.NOT_SENT
