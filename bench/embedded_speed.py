@@ -38,6 +38,8 @@ from rocketwire import Reader
 from rocketwire.embedded import EmbeddedCluster
 
 MILLION = 1_000_000
+#: How often a cost is measured when it is compared.
+_RUNS = 5
 
 
 @dataclass(frozen=True)
@@ -122,21 +124,23 @@ def growth(folder: Path, stored: int) -> Iterator[Line]:
 
 
 def _costs(cluster: ClusterProcess, stored: int) -> dict[str, float]:
-    """Seconds of CPU per message, measured when so many are stored."""
-    chunk = batch_frames("b", 200)
+    """Seconds of CPU per message, measured when so many are stored: medians of some runs."""
+    chunk, singles = batch_frames("b", 200), single_frames("s", 5_000)
+    taken: dict[str, list[float]] = {}
     with connect(cluster) as plain:
-        while _count(plain) < stored - 2 * len(chunk) * BATCH:
+        while _count(plain) < stored - (_RUNS + 1) * len(chunk) * BATCH:
             pipelined(cluster, chunk, BATCH)
-        sends = pipelined(cluster, chunk, BATCH)
-        singles = pipelined(cluster, single_frames("s", 10_000), 1)
-        end = _count(plain)
-        # Not the same ones again, and neither the first nor the last.
-        pulls = pipelined(cluster, pull_frames("b", end // 2, 3_000), PULL)
-    return {
-        "a message in a batch": 1 / sends.by_cpu,
-        "a single message": 1 / singles.by_cpu,
-        "a message in a pull": 1 / pulls.by_cpu,
-    }
+        for number in range(_RUNS):
+            # Neither the first ones nor the last, and others in each run.
+            first = _count(plain) // 2 + number * 2_000 * PULL
+            for name, frames, each in (
+                ("a message in a batch", chunk, BATCH),
+                ("a single message", singles, 1),
+                ("a message in a pull", pull_frames("b", first, 2_000), PULL),
+            ):
+                pace = pipelined(cluster, frames, each)
+                taken.setdefault(name, []).append(1 / pace.by_cpu)
+    return {name: statistics.median(values) for name, values in taken.items()}
 
 
 def _count(plain: socket.socket) -> int:
