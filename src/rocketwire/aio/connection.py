@@ -32,7 +32,7 @@ from rocketwire.errors import (
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import RESPONSE, Command
 from rocketwire.wire.framing import MAX_FRAME
-from rocketwire.wire.session import Session
+from rocketwire.wire.session import LAST_OPAQUE, Session
 
 _log = logging.getLogger("rocketwire.aio")
 
@@ -137,8 +137,12 @@ class Connection(asyncio.Protocol):
             return False
         self._last_used = now
         session = self.session
-        opaque = session.next_opaque()
-        frame = parcel.frame(opaque)
+        opaque = session.opaque = session.opaque + 1 if session.opaque < LAST_OPAQUE else 1
+        if parcel.properties is None:
+            body = parcel.message.body
+            frame = parcel.stop.frames.frame(opaque, parcel.moment[2], parcel.number, body)
+        else:
+            frame = parcel.frame(opaque)
         size = len(frame)
         session.pending[opaque] = (carrier, size, True)
         session.unanswered += size

@@ -34,12 +34,12 @@ class Room:
 
     __slots__ = (
         "_bytes",
-        "_held_bytes",
         "_line",
         "_loop",
         "_messages",
         "_quiet",
         "held",
+        "held_bytes",
         "is_inherited",
         "turns",
         "visitors",
@@ -49,7 +49,7 @@ class Room:
         self._loop = loop
         self._messages = messages
         self._bytes = size
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._line: deque[tuple[asyncio.Future[bool], int, int]] = deque()
         self._quiet: list[asyncio.Future[bool]] = []
         self.held = 0
@@ -60,17 +60,17 @@ class Room:
 
     def take(self, messages: int, size: int) -> bool:
         """Take room if there is any, and nobody waits for it."""
-        held, held_bytes = self.held + messages, self._held_bytes + size
+        held, held_bytes = self.held + messages, self.held_bytes + size
         if self._line or ((held > self._messages or held_bytes > self._bytes) and self.held):
             # Somebody larger than the whole room may go in when it is empty.
             return False
-        self.held, self._held_bytes = held, held_bytes
+        self.held, self.held_bytes = held, held_bytes
         return True
 
     def take_anyway(self, messages: int, size: int) -> None:
         """Take room, be there any or not."""
         self.held += messages
-        self._held_bytes += size
+        self.held_bytes += size
 
     async def wait(self, messages: int, size: int, limit: float) -> bool:
         """Take room when there is some; False if there was none in ``limit`` seconds."""
@@ -93,7 +93,7 @@ class Room:
     def give_back(self, messages: int, size: int) -> None:
         """An answer came."""
         self.held -= messages
-        self._held_bytes -= size
+        self.held_bytes -= size
         if self._line:
             self._let_in()
         if self._quiet:
@@ -113,10 +113,10 @@ class Room:
         for future, messages, size in self._line:
             if future.done():
                 continue
-            held, held_bytes = self.held + messages, self._held_bytes + size
+            held, held_bytes = self.held + messages, self.held_bytes + size
             if (held > self._messages or held_bytes > self._bytes) and self.held:
                 return
-            self.held, self._held_bytes = held, held_bytes
+            self.held, self.held_bytes = held, held_bytes
             future.set_result(True)
 
     def look_around(self) -> None:

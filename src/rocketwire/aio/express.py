@@ -61,6 +61,8 @@ class Folded(Carrier, Run[SendResult | None]):
 
     def detour(self) -> None:
         """The parcel can't be written now: begin as an ordinary run does."""
+        self.connection = None
+        self.issued = 0.0
         effect = self._unfold()
         if effect is not None:
             self._advance(self._perform(effect))
@@ -74,8 +76,15 @@ class ExpressDelivery(Folded, SingleDelivery):
     def stored(self) -> None:
         """The answer is there."""
         self.is_over = True
-        self._room.give_back(1, self._size)
-        self._turn.leave()
+        # What the room's and the turn's own methods do, without calling them.
+        room, turn = self._room, self._turn
+        room.held -= 1
+        room.held_bytes -= self._size
+        if room._line or room._quiet:  # noqa: SLF001 - our own
+            room.give_back(0, 0)
+        turn.count -= 1
+        if turn.is_closed and not turn.count:
+            turn.over.open()
         listeners = self._listeners
         if listeners is not None:
             self._listeners = None
@@ -132,8 +141,6 @@ def post(
     told._driver = driver  # noqa: SLF001 - our own
     told._on_done = on_done  # noqa: SLF001
     told.is_over = False
-    told.connection = None
-    told.issued = 0.0
     connection = driver.connections.get(parcel.stop.address)
     if connection is None or not connection.is_ready or not connection.carry(told, parcel, now):
         told.detour()
@@ -156,8 +163,6 @@ def submit(express: Express, parcel: Parcel, driver: Driver, room: Room) -> Expr
     delivery._size = len(parcel.message.body)  # noqa: SLF001
     delivery._result = delivery._error = delivery._listeners = None  # noqa: SLF001
     delivery.is_over = False
-    delivery.connection = None
-    delivery.issued = 0.0
     connection = driver.connections.get(parcel.stop.address)
     if (
         connection is None
@@ -176,8 +181,6 @@ def begin(express: Express, parcel: Parcel, driver: Driver) -> ExpressAwaited:
     waiter._driver = driver  # noqa: SLF001 - our own
     waiter._future = driver.loop.create_future()  # noqa: SLF001
     waiter.is_over = False
-    waiter.connection = None
-    waiter.issued = 0.0
     connection = driver.connections.get(parcel.stop.address)
     if (
         connection is None

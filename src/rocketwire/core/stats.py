@@ -86,6 +86,12 @@ class Counters:
         """The counters of one broker, for whoever adds to them himself."""
         return self._brokers.setdefault(broker, BrokerCounters())
 
+    def add(self, messages: int, size: int) -> None:
+        """So many messages were sent, each alone, with so many bytes in all."""
+        self.sent += messages
+        self.messages += messages
+        self.bytes += size
+
     def broke(self, broker: str) -> None:
         """An attempt to a broker failed."""
         self._brokers.setdefault(broker, BrokerCounters()).failures += 1

@@ -6,7 +6,7 @@ but "stored" comes of it, the parcel goes on as an ordinary operation.
 
 from __future__ import annotations
 
-from rocketwire.core.express import Express, Parcel, settle, settle_oneway
+from rocketwire.core.express import Express, Parcel, settle_one, settle_oneway
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError
 from rocketwire.message import Message, SendResult
 from rocketwire.sync.connection import Pool
@@ -39,7 +39,7 @@ def send(express: Express, message: Message, pool: Pool, driver: Driver) -> Send
     pool.give_back(connection)
     if type(answer) is bytes:
         parcel.answer = answer
-        settle((parcel,), connection.used_at)
+        settle_one(parcel, connection.used_at)
         return parcel.result()
     return _detour(express, parcel, driver, answer)
 

@@ -15,17 +15,18 @@ from rocketwire.wire.reply_layout import Layout
 
 T = TypeVar("T")
 
-_LAST_OPAQUE = 0x7FFFFFFF
+LAST_OPAQUE = 0x7FFFFFFF
 
 
 class Session(Generic[T]):
     """One connection's state. ``T`` is whatever the shell uses to wake the one who waits."""
 
-    __slots__ = ("_buffer", "_layout", "_opaque", "_usual", "late", "pending", "unanswered")
+    __slots__ = ("_buffer", "_layout", "_usual", "late", "opaque", "pending", "unanswered")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._buffer = FrameBuffer(limit)
-        self._opaque = 0
+        #: The last number given.
+        self.opaque = 0
         self._layout: Layout | None = None
         #: How answers that say "stored" look here.
         self._usual: Layout | None = None
@@ -39,7 +40,7 @@ class Session(Generic[T]):
 
     def issue(self, request: Request, waiter: T) -> tuple[int, bytes]:
         """Number a request; returns its opaque number and its head, to be written with the body."""
-        opaque = self._opaque = self._opaque + 1 if self._opaque < _LAST_OPAQUE else 1
+        opaque = self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
         head = request.head(opaque)
         size = len(head) + len(request.body)
         self.pending[opaque] = (waiter, size, False)
@@ -48,13 +49,13 @@ class Session(Generic[T]):
 
     def next_opaque(self) -> int:
         """A number for a request of the caller's making, who enters it in ``pending`` himself."""
-        opaque = self._opaque = self._opaque + 1 if self._opaque < _LAST_OPAQUE else 1
+        opaque = self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
         return opaque
 
     def issue_oneway(self, request: Request) -> bytes:
         """The head of a request that gets no answer."""
-        self._opaque = self._opaque + 1 if self._opaque < _LAST_OPAQUE else 1
-        return request.head(self._opaque, ONEWAY)
+        self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
+        return request.head(self.opaque, ONEWAY)
 
     def abandon(self, opaque: int) -> T | None:
         """Nobody waits for this one any more; its reply, if it comes, is late."""

@@ -61,5 +61,5 @@ def test_oneway_requests_are_marked_and_nobody_waits() -> None:
 
 def test_numbers_start_again_before_they_overflow() -> None:
     session: Session[str] = Session()
-    session._opaque = 0x7FFFFFFE
+    session.opaque = 0x7FFFFFFE
     assert [session.issue(Command(10), "x")[0] for _ in range(3)] == [0x7FFFFFFF, 1, 2]
