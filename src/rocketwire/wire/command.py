@@ -166,6 +166,13 @@ class Reply:
         (mark,) = _mark.unpack_from(frame)
         if layout is not None and mark < _BINARY_MARK:
             self._end = end = 4 + mark
+            number = layout.stored_number(frame) if end == len(frame) else 0
+            if number:  # the values are looked at when somebody asks
+                self._match = self._ext = None
+                self.code = layout.code
+                self.flag = layout.flag
+                self.opaque = number
+                return
             match = layout.match(frame, 4, end)
             if match is not None and end <= len(frame):
                 self._match = match
@@ -190,6 +197,8 @@ class Reply:
             self._decode()
 
     def _decode(self) -> None:
+        if self._match is None and self.layout is not None:
+            self._match = self.layout.match(self._frame, 4, self._end)
         if self._match is not None and self.layout is not None:
             self._remark, self._ext = None, self.layout.ext(self._match)
             return

@@ -84,11 +84,10 @@ class Session(Generic[T]):
         asked: list[Command] = []
         layout, pattern = self._layout, self._usual
         for frame in self._buffer.feed(data):
-            if pattern is not None:
-                number = pattern.stored_number(frame)
-                if number:
-                    usual.append((number, frame))
-                    continue
+            number = 0 if pattern is None else pattern.stored_number(frame)
+            if number:
+                usual.append((number, frame))
+                continue
             reply = Reply(frame, layout)
             layout = reply.layout
             if reply.flag & RESPONSE:
