@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from tests.interop.driver import Driver, GoDriver, JavaDriver
+from tests.real import running
 from tests.real.proxied import BAD
 from tests.real.running import unique
 
@@ -16,6 +17,7 @@ from bench.fault_phases import Send
 from rocketwire import Message, Producer, SendFailedError, SendResult
 
 _BODY = b"x" * 200
+_WARM_JAVA = ("-XX:TieredStopAtLevel=4",)
 CLIENTS = {
     "ours": "Rocketwire",
     "java": "Java",
@@ -135,22 +137,34 @@ class ForeignLoad:
         )
 
     def stop(self) -> list[Send]:
+        """The sends.
+
+        Raises:
+            RuntimeError: the client's process has ended, as Go's does when asynchronous sends time out.
+        """
         found = self._driver.call("load.stop", load=self._name, limit=120)
         self._driver.begin("producer.stop", producer=self._name)
         return [Send(end / 1e6, took / 1e6, good == 1) for end, took, good in found["sends"]]
 
 
 @contextmanager
-def loads(names: set[str], version: str) -> Iterator[dict[str, Callable[..., Load]]]:
-    """Something that makes a load, for each client asked for."""
-    with ExitStack() as stack:
-        made: dict[str, Callable[..., Load]] = {"ours": OurLoad}
-        if names & {"java", "java-switch"}:
-            java = stack.enter_context(JavaDriver(version, ["-XX:TieredStopAtLevel=4"]))
-            switch = {"sendLatencyFaultEnable": True}
-            made["java"] = lambda *a: ForeignLoad(java, *a)
-            made["java-switch"] = lambda *a: ForeignLoad(java, *a, options=switch)
-        if "go" in names:
-            go = stack.enter_context(GoDriver())
-            made["go"] = lambda *a: ForeignLoad(go, *a)
-        yield made
+def loads(version: str) -> Iterator[dict[str, Callable[..., Load]]]:
+    """Something that makes a load, for each client; foreign ones are started when first asked for."""
+
+    def java(*where: str, **options: Any) -> Load:
+        driver = running.shared("bench-java", lambda: JavaDriver(version, _WARM_JAVA))
+        return ForeignLoad(driver, *where, **options)
+
+    def go(*where: str) -> Load:
+        return ForeignLoad(running.shared("bench-go", GoDriver), *where)
+
+    switch = {"sendLatencyFaultEnable": True}
+    try:
+        yield {
+            "ours": OurLoad,
+            "java": java,
+            "java-switch": lambda *where: java(*where, options=switch),
+            "go": go,
+        }
+    finally:
+        running.close()

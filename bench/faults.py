@@ -17,7 +17,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,21 +104,48 @@ def main(words: list[str] | None = None) -> int:
         conditions = _conditions(chosen)
         phases = Phases(chosen.warm, chosen.peace, chosen.seconds)
         print(f"{len(plan)} scenarios, about {_minutes(plan, phases):.0f} minutes", flush=True)
-        with (
-            proxied_cluster(chosen.version, _JVM) as proxied,
-            loads({client for client, *_ in plan}, chosen.version) as makers,
-        ):
-            for client, fault, mode in plan:
-                topic = unique("bench")
-                proxied.cluster.create_topic(topic)
-                load = makers[client](proxied.cluster.name_server, topic, mode)
-                verdict, back = run(proxied, fault, load, phases)
-                today = datetime.datetime.now(datetime.UTC).date().isoformat()
-                done = Run(client, fault, mode, verdict, back, today, phases.fault)
-                runs[done.name] = done
-                fault_results.write(chosen.json, conditions, runs.values())
-                print(fault_results.row(done), flush=True)
+        with proxied_cluster(chosen.version, _JVM) as proxied, loads(chosen.version) as makers:
+            _warm_up(proxied, makers, plan, 2 * phases.warm)
+            for scenario in plan:
+                done = _attempt(proxied, makers, scenario, phases)
+                if done is not None:
+                    runs[done.name] = done
+                    fault_results.write(chosen.json, conditions, runs.values())
+                    print(fault_results.row(done), flush=True)
     return _tell(chosen, conditions, [runs[name] for name in sorted(runs)])
+
+
+def _warm_up(
+    proxied: Proxied,
+    makers: dict[str, Callable[..., Load]],
+    plan: Sequence[Scenario],
+    seconds: float,
+) -> None:
+    """Let every client send for a while: fresh Java, theirs and the brokers', is slow at first."""
+    for client in sorted({client for client, *_ in plan}):
+        topic = unique("warm")
+        proxied.cluster.create_topic(topic)
+        load = makers[client](proxied.cluster.name_server, topic, "4")
+        load.start()
+        time.sleep(seconds)
+        load.stop()
+
+
+def _attempt(
+    proxied: Proxied, makers: dict[str, Callable[..., Load]], scenario: Scenario, phases: Phases
+) -> Run | None:
+    """Run one scenario; None if the client itself did not survive it, which is told."""
+    client, fault, mode = scenario
+    topic = unique("bench")
+    proxied.cluster.create_topic(topic)
+    try:
+        load = makers[client](proxied.cluster.name_server, topic, mode)
+        verdict, back = run(proxied, fault, load, phases)
+    except RuntimeError as error:
+        print(f"{name_of(*scenario):<28} no result: {str(error).splitlines()[0]}", flush=True)
+        return None
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return Run(client, fault, mode, verdict, back, today, phases.fault)
 
 
 def _tell(chosen: argparse.Namespace, conditions: dict[str, str], runs: Sequence[Run]) -> int:
