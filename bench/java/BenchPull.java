@@ -1,3 +1,4 @@
+import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -22,18 +23,21 @@ public class BenchPull {
     private static final int MOST_A_PULL = 1024;
 
     public static void main(String[] arguments) throws Exception {
+        // The client's logging writes to standard output when it starts.
+        PrintStream answers = System.out;
+        System.setOut(System.err);
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("bench-pull");
         consumer.setNamesrvAddr(arguments[0]);
         consumer.setInstanceName("bench-pull-" + ProcessHandle.current().pid());
         consumer.start();
-        System.out.println("ready");
+        answers.println("ready");
         Scanner lines = new Scanner(System.in);
         while (lines.hasNextLine()) {
             String[] words = lines.nextLine().split(" ");
             try {
-                System.out.println(run(consumer, words[5], Integer.parseInt(words[2])));
+                answers.println(run(consumer, words[5], Integer.parseInt(words[2])));
             } catch (Exception error) {
-                System.out.println("failed " + error.toString().replace('\n', ' '));
+                answers.println("failed " + error.toString().replace('\n', ' '));
             }
         }
         consumer.shutdown();

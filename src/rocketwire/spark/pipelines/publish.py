@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark.client import Cluster, reader_for
-from rocketwire.spark.offsets import nest
+from rocketwire.spark.offsets import flatten, nest
 from rocketwire.spark.options import TopicChoice, write_options
 from rocketwire.spark.pipelines.arrow_map import map_in_arrow
 from rocketwire.spark.pipelines.connection import checked, source_options
@@ -32,7 +32,7 @@ from rocketwire.spark.pipelines.publish_task import (
     ResultLines,
     decode_lines,
 )
-from rocketwire.spark.pipelines.publish_verify import Verification, verify
+from rocketwire.spark.pipelines.publish_verify import Verification, verify, wait_until_readable
 from rocketwire.spark.pipelines.state import PublishState
 from rocketwire.spark.schema import check_write
 
@@ -240,16 +240,19 @@ class _Job:
         )
 
     def verified(self, result: PublishResult) -> PublishResult:
-        topics = self._topics()
-        found = verify(
-            self._spark,
-            self._settings,
-            topics,
-            self._name,
-            self._began,
-            list(self._state.parts.values()),
-        )
+        topics, parts = self._topics(), list(self._state.parts.values())
+        acknowledged = sum(part["rows"] for part in parts)
+        wait_until_readable(lambda: self._readable(topics), acknowledged)
+        found = verify(self._spark, self._settings, topics, self._name, self._began, parts)
         return dataclasses.replace(result, verification=found)
+
+    def _readable(self, topics: Sequence[str]) -> int:
+        """How many messages of the topics can be read that came since the job began."""
+        cluster = Cluster(reader_for(self._client))
+        queues = [queue for topic in topics for queue in cluster.queues_of(topic) or ()]
+        bounds = cluster.bounds(queues)
+        began = flatten(self._began)
+        return sum(end - began.get(queue, bounds.first[queue]) for queue, end in bounds.end.items())
 
     def _topics(self) -> tuple[str, ...]:
         if self._options.topic is not None:

@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.spark.pipelines.mapping import checksum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+#: So long nothing may come before what is missing counts as missing.
+_PATIENCE: Final = 5.0
+_PAUSE: Final = 0.1
+
+
+def wait_until_readable(
+    count: Callable[[], int],
+    rows: int,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait until so many messages can be read, or no more come.
+
+    A broker acknowledges what it has stored, and makes it readable a moment later; under load that
+    has taken seconds.
+
+    Args:
+        count: how many can be read now.
+        rows: how many were acknowledged.
+        clock: seconds.
+        sleep: waits.
+    """
+    before, since = count(), clock()
+    while before < rows and clock() - since < _PATIENCE:
+        sleep(_PAUSE)
+        if (now := count()) != before:
+            before, since = now, clock()
 
 
 @dataclass(frozen=True, slots=True)
