@@ -122,3 +122,60 @@ def test_a_layout_without_a_place_says_so() -> None:
     layout = Reply(_frame(ext={"msgId": "A", "queueId": "1"})).layout
     assert layout is not None
     assert not layout.has_place
+
+
+# -- told by the bytes around the values -------------------------------------------------------------
+
+
+def _bare(*what: Any, **changes: Any) -> bytes:
+    """An answer without a body, as brokers answer sends."""
+    return _frame(*what, **changes).removesuffix(b"body")
+
+
+def _layout() -> Layout:
+    found = Reply(_frame()).layout
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("opaque", [1, 41, 2**31 - 1])
+def test_an_answer_that_says_stored_is_told_by_its_first_and_last_bytes(opaque: int) -> None:
+    assert _layout().stored_number(_bare(opaque)) == opaque
+    assert _layout().stored_number(_bare(opaque, _EXT | {"queueOffset": "99999"})) == opaque
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"code": 1},
+        {"code": 10},
+        {"flag": 1, "remark": "no"},
+        {"language": "GO", "version": 3},
+        {"opaque": "x"},
+        {"opaque": None},
+    ],
+)
+def test_any_other_answer_is_not_taken_for_it(changes: dict[str, Any]) -> None:
+    frame = _bare(**({"opaque": 7} | changes))
+    assert _layout().stored_number(frame) == 0
+
+
+def test_a_body_behind_the_header_is_not_taken_for_it() -> None:
+    assert _layout().stored_number(_frame()) == 0
+
+
+def test_a_layout_without_a_place_tells_nothing() -> None:
+    found = Reply(_frame(ext={"a": "b"})).layout
+    assert found is not None
+    assert found.stored_number(_bare(ext={"a": "b"})) == 0
+
+
+def test_values_that_nobody_has_asked_for_are_read_and_checked_in_the_end() -> None:
+    layout = _layout()
+    reply = Reply(_bare(9, _EXT | {"queueOffset": "77"}), layout)
+    assert (reply.code, reply.flag, reply.opaque) == (0, 1, 9)
+    assert reply.ext["queueOffset"] == "77"
+    garbled = Reply(_bare(9).replace(b'"41"', b'"4"1'), layout)
+    assert garbled.opaque == 9
+    with pytest.raises(RemoteProtocolError):
+        _ = garbled.ext

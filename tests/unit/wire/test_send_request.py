@@ -6,7 +6,7 @@ from rocketwire import LocalProtocolError
 from rocketwire.wire.codes import CLIENT_VERSION, Language, RequestCode
 from rocketwire.wire.command import ONEWAY, Command, decode_command, encode_command
 from rocketwire.wire.framing import MAX_FRAME
-from rocketwire.wire.send_request import SendTemplate, send_fields
+from rocketwire.wire.send_request import PlainFrames, SendTemplate, moment_of, send_fields
 
 _BORN = 1_700_000_000_123
 
@@ -70,3 +70,15 @@ def test_a_request_that_no_broker_takes_is_refused() -> None:
     assert template.request(0, 0, _BORN, b"", bytes(room)).head(1)
     with pytest.raises(LocalProtocolError, match="fit into a frame"):
         template.request(0, 0, _BORN, b"", bytes(room + 1)).head(1)
+
+
+@pytest.mark.parametrize("flag", [0, ONEWAY])
+@pytest.mark.parametrize("body", [b"x", b"y" * 5000])
+def test_a_plain_frame_is_the_request_of_a_template(flag: int, body: bytes) -> None:
+    template = SendTemplate(_fields())
+    message_id = "7F00000100002A9F00000000ABCD001F"
+    properties = f"UNIQ_KEY\x01{message_id}\x02".encode()
+    request = template.request(0, 0, _BORN, properties, body)
+    frames = PlainFrames(template, len(message_id), flag)
+    made = frames.frame(12345, moment_of(_BORN, message_id[:-4]), 0x1F, body)
+    assert made == request.head(12345, flag) + body

@@ -1,6 +1,13 @@
 from __future__ import annotations
 
-from rocketwire.wire.command import ONEWAY, RESPONSE, Command, decode_command, encode_command
+from rocketwire.wire.command import (
+    JSON,
+    ONEWAY,
+    RESPONSE,
+    Command,
+    decode_command,
+    encode_command,
+)
 from rocketwire.wire.session import Session
 
 
@@ -63,3 +70,33 @@ def test_numbers_start_again_before_they_overflow() -> None:
     session: Session[str] = Session()
     session.opaque = 0x7FFFFFFE
     assert [session.issue(Command(10), "x")[0] for _ in range(3)] == [0x7FFFFFFF, 1, 2]
+
+
+def stored(opaque: int) -> bytes:
+    ext = {"msgId": "0A" * 16, "queueId": "1", "queueOffset": "5"}
+    reply = Command(0, ext, opaque=opaque, flag=RESPONSE, language=0, version=477, header=JSON)
+    return encode_command(reply)
+
+
+def test_frames_that_say_stored_go_as_they_are_to_those_who_take_them_so() -> None:
+    session: Session[str] = Session()
+    first, _ = session.issue(Command(10), "first")
+    session.receive(stored(first))  # from then on it is known how they look
+    one, two = session.next_opaque(), session.next_opaque()
+    session.pending[one] = ("one", 100, True)
+    session.pending[two] = ("two", 100, False)
+    session.unanswered = 200
+    frames, answers, asked = session.receive(stored(two) + stored(one) + stored(99))
+    assert frames == [("one", stored(one)[4:])]
+    assert [(waiter, reply.opaque) for waiter, reply in answers] == [("two", two)]
+    assert asked == []
+    assert (session.pending, session.unanswered, session.late) == ({}, 0, 1)
+
+
+def test_a_refusal_goes_as_a_reply_to_those_who_take_frames() -> None:
+    session: Session[str] = Session()
+    opaque = session.next_opaque()
+    session.pending[opaque] = ("one", 100, True)
+    frames, answers, _ = session.receive(answer(opaque, code=14))
+    assert frames == []
+    assert [(waiter, reply.code) for waiter, reply in answers] == [("one", 14)]
