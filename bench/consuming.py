@@ -19,6 +19,8 @@ from rocketwire import AsyncConsumer, Consumer, Message, Producer
 
 #: Messages that are seen before latencies count.
 WARM = 100
+#: Counted from the first message on; what was sent before that may be a backlog.
+_SETTLED_NS = 1_000_000_000
 #: Seconds between two messages on an idle cluster.
 _PACE = 0.004
 _SETTLED = 3.0
@@ -46,6 +48,7 @@ class Tally:
         self._lock = threading.Lock()
         self._seen = 0
         self.latencies: list[float] = []
+        self._from = 0
         self._began = self._ended = self._cpu = self._used = 0.0
 
     def begin(self) -> None:
@@ -76,8 +79,12 @@ class Tally:
 
     def late(self, message: Any) -> None:
         """A handler of messages that tell when they were sent."""
-        self.latencies.append((time.monotonic_ns() - int(message.body)) / 1e9)
-        self.one(message)
+        now, sent = time.monotonic_ns(), int(message.body)
+        if not self._from:
+            self._from = now + _SETTLED_NS
+        if sent >= self._from:
+            self.latencies.append((now - sent) / 1e9)
+            self.one(message)
 
     def sample(self) -> Sample:
         """What was measured."""

@@ -14,6 +14,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * Apache's push consumer as a program that obeys lines, so that one warm JVM serves every round.
@@ -29,6 +30,8 @@ public final class BenchConsumer {
     private static final int LIMIT_SECONDS = 120;
     /** Messages that are seen before latencies count. */
     private static final int WARM = 100;
+    /** Nanoseconds from the first message on; what was sent before that may be a backlog. */
+    private static final long SETTLED = 1_000_000_000L;
 
     private final String nameServer;
     private int number;
@@ -85,6 +88,7 @@ public final class BenchConsumer {
     private String consume(String topic, int count, int batch, boolean isLatency) throws Exception {
         DefaultMQPushConsumer consumer = make(topic, batch, isLatency);
         AtomicInteger seen = new AtomicInteger();
+        AtomicLong from = new AtomicLong();
         AtomicLong began = new AtomicLong();
         AtomicLong cpuBefore = new AtomicLong();
         AtomicLong ended = new AtomicLong();
@@ -93,14 +97,21 @@ public final class BenchConsumer {
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             long now = System.nanoTime();
             int size = messages.size();
+            long latency = 0;
+            if (isLatency) {
+                long sent = sentAt(messages.get(0));
+                if (sent < from.updateAndGet(known -> known == 0 ? now + SETTLED : known)) {
+                    return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                }
+                latency = now - sent;
+            }
             int place = seen.getAndAdd(size);
             if (place == 0) {
                 began.set(now);
                 cpuBefore.set(SYSTEM.getProcessCpuTime());
             }
             if (isLatency && place < count) {
-                String sent = new String(messages.get(0).getBody(), StandardCharsets.US_ASCII);
-                latencies[place] = now - Long.parseLong(sent.trim());
+                latencies[place] = latency;
             }
             if (place < count && place + size >= count) {
                 ended.set(System.nanoTime());
@@ -118,6 +129,10 @@ public final class BenchConsumer {
         } finally {
             consumer.shutdown();
         }
+    }
+
+    private static long sentAt(MessageExt message) {
+        return Long.parseLong(new String(message.getBody(), StandardCharsets.US_ASCII).trim());
     }
 
     private static String answer(int count, double seconds, double used, long[] latencies) {
