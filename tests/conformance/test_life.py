@@ -254,6 +254,28 @@ def test_asyncio_clients_of_one_explicit_id_share_connections_on_one_loop(cluste
     assert settled(open_sockets) == before
 
 
+def test_producers_on_one_connection_count_their_own_messages(cluster) -> None:
+    options = {"client_id": "shared-5", "background": False}
+
+    async def main() -> None:
+        async with (
+            AsyncProducer(cluster.name_server, group="one", **options) as one,
+            AsyncProducer(cluster.name_server, group="two", **options) as two,
+        ):
+            for producer in (one, two):
+                await producer.send(Message("T", b"first"))
+            for producer in (one, two, two, one, two):
+                await producer.submit(Message("T", b"1234"))
+            await one.flush()
+            await two.flush()
+            counts = [(p.stats().sent, p.stats().messages, p.stats().bytes) for p in (one, two)]
+            assert counts == [(3, 3, 13), (4, 4, 17)]
+            answers = [sum(b.answers for b in p.stats().brokers) for p in (one, two)]
+            assert answers == [3, 4]
+
+    asyncio.run(main())
+
+
 def test_asyncio_clients_of_one_explicit_id_on_two_loops_share_no_connection(cluster) -> None:
     options = {"client_id": "shared-4", "background": False}
 
