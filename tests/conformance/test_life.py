@@ -18,6 +18,7 @@ from rocketwire import (
     AsyncProducer,
     ClientClosedError,
     ConfigError,
+    InvalidMessageError,
     Message,
     Outcome,
     Producer,
@@ -403,6 +404,44 @@ def test_room_is_bounded_and_running_out_is_told(cluster) -> None:
         for broker in cluster.brokers:
             broker.heal()
         assert [d.result(20).status for d in stuck] == [SendStatus.OK] * 2
+
+
+@pytest.mark.parametrize("auto_batch", [False, True])
+def test_messages_that_have_to_wait_for_room_all_arrive(cluster, auto_batch) -> None:
+    options = {"max_in_flight": 3, "auto_batch": auto_batch, "send_timeout": 30.0}
+    with Producer(cluster.name_server, group="g", **options) as producer:
+        deliveries = [producer.submit(Message("T", b"%d" % n)) for n in range(60)]
+        assert len({d.result(30).message_id for d in deliveries}) == 60
+        assert producer.stats().in_flight == 0
+
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server, group="g", **options) as producer:
+            deliveries = [await producer.submit(Message("T", b"%d" % n)) for n in range(60, 120)]
+            await producer.flush(30)
+            assert len({d.result().message_id for d in deliveries}) == 60
+            assert producer.stats().in_flight == 0
+
+    asyncio.run(main())
+    assert sorted(int(m.body) for m in cluster.messages("T")) == list(range(120))
+
+
+def test_a_bad_message_does_not_wait_for_room(cluster) -> None:
+    options = {"max_in_flight": 1, "send_timeout": 30.0, "shutdown_timeout": 0.05}
+    with Producer(cluster.name_server, group="g", **options) as producer:
+        producer.send(Message("T", b"x"))
+        for name in ("broker-a", "broker-b"):
+            cluster.broker(name).hang()
+        producer.submit(Message("T", b"x"))
+        with pytest.raises(InvalidMessageError, match="body is empty"):
+            producer.submit(Message("T", b""))
+
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server, group="g", **options) as producer:
+            await producer.submit(Message("T", b"x"))
+            with pytest.raises(InvalidMessageError, match="body is empty"):
+                await producer.submit(Message("T", b""))
+
+    asyncio.run(main())
 
 
 def test_an_address_map_leads_around_what_brokers_advertise(cluster) -> None:

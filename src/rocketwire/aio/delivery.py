@@ -67,6 +67,11 @@ class Room:
         self.held, self.held_bytes = held, held_bytes
         return True
 
+    def is_full(self, size: int) -> bool:
+        """Whether one more message would have to wait."""
+        is_beyond = self.held >= self._messages or self.held_bytes + size > self._bytes
+        return bool(self._line) or (is_beyond and self.held > 0)
+
     def take_anyway(self, messages: int, size: int) -> None:
         """Take room, be there any or not."""
         self.held += messages

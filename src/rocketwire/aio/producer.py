@@ -25,6 +25,7 @@ from rocketwire.core.selection import RoundRobinCounter, Selector
 from rocketwire.core.send import Sender
 from rocketwire.core.stats import ProducerStats
 from rocketwire.core.upkeep import say_goodbye
+from rocketwire.core.validate import check_message
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.registry import join_group, leave_group, make_config
@@ -255,6 +256,9 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             await self._take_turns()
         if queue is None and selector is None and timeout is None and type(message) is Message:
             delivery = self._post(message)
+            if delivery is None and self._is_for_lane(message):
+                await self._wait_for_room(1, len(message.body), self._config.send_timeout)
+                delivery = self._post(message, has_room=True)
             if delivery is not None:
                 if on_success is not None or on_error is not None:
                     delivery.add_done_callback(_teller(on_success, on_error))
@@ -288,17 +292,32 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             delivery.add_done_callback(_teller(on_success, on_error))
         return delivery
 
-    def _post(self, message: Message) -> Delivery | None:
+    def _is_for_lane(self, message: Message) -> bool:
+        """Whether a message was not posted only because there was no room for it.
+
+        Raises:
+            InvalidMessageError: something is wrong with it, so it need not wait.
+        """
+        if self._express is None or message.sharding_key is not None:
+            return False
+        check_message(message, self._config.max_message_size)
+        return self._room.is_full(len(message.body))
+
+    def _post(self, message: Message, *, has_room: bool = False) -> Delivery | None:
         """Hand a plain message over, if there is room and nothing unusual about it."""
         room, size, batches, lane = self._room, len(message.body), self._accumulator, self._express
         if batches is not None:
-            if not batches.is_plain(message) or not room.take(1, size):
+            if not batches.is_plain(message):
+                if has_room:
+                    room.give_back(1, size)
+                return None
+            if not has_room and not room.take(1, size):
                 return None
             lot, place, is_new = batches.add_plain(message, self._config.send_timeout)
             if is_new:
                 self._driver.start(batches.deliver(lot), _ignore)
             return BatchedDelivery(lot, place)
-        if lane is None or not room.take(1, size):
+        if lane is None or not (has_room or room.take(1, size)):
             return None
         parcel = None
         try:

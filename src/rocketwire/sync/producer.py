@@ -21,6 +21,7 @@ from rocketwire.core.selection import Selector
 from rocketwire.core.send import Sender
 from rocketwire.core.stats import ProducerStats
 from rocketwire.core.upkeep import say_goodbye
+from rocketwire.core.validate import check_message
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.registry import join_group, leave_group, make_config
@@ -269,16 +270,21 @@ class Producer(BlockingClient[ProducerConfig]):
         return delivery
 
     def _post(self, message: Message) -> Delivery | None:
-        """Hand a plain message over, if there is room now and nothing unusual about it."""
+        """Hand a plain message over when there is room, if there is nothing unusual about it."""
         size, batches, lane = len(message.body), self._accumulator, self._posting
         if batches is not None:
-            if not batches.is_plain(message) or not self._room.take(1, size, 0.0):
+            if not batches.is_plain(message):
                 return None
+            self._take_room(1, size, self._config.send_timeout)
             found = batches.add_plain(message, self._config.send_timeout)
             return self._batched(batches, *found)
-        turn = None if lane is None else self._room.post(size)
-        if lane is None or turn is None:
+        if lane is None or message.sharding_key is not None:
             return None
+        turn = self._room.post(size)
+        if turn is None:
+            check_message(message, self._config.max_message_size)  # a bad one need not wait
+            self._take_room(1, size, self._config.send_timeout)
+            turn = self._room.enter()
         parcel = None
         try:
             parcel = lane.prepare(message)
