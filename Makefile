@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo test check format bench docs clean
+.PHONY: help setup demo test compatibility check format bench docs clean
 
 help:
 	@echo "make demo    set everything up and run the whole story on an embedded cluster"
@@ -30,6 +30,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	@$(BIN)/python tools/run_tests.py $(PYTEST_ARGS)
+
+# Runs all tests and, if they pass, records their numbers for the README's table of releases.
+compatibility: $(STAMP)
+	@$(BIN)/python tools/run_tests.py --compatibility $(PYTEST_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check src tests bench tools
