@@ -25,7 +25,14 @@ from rocketwire.columns.buffers import (
     lengths_of,
     offsets_of,
 )
-from rocketwire.columns.property_grid import WORD, Grid, Words, find_grid, words_of
+from rocketwire.columns.property_grid import (
+    WORD,
+    Grid,
+    Words,
+    find_even_grid,
+    find_grid,
+    words_of,
+)
 from rocketwire.columns.schema import PROPERTIES, ROW_ID_PROPERTY
 from rocketwire.wire.properties import SYSTEM, TRANSIENT_PREFIX, is_user_property
 
@@ -141,11 +148,12 @@ class PropertyTable:
                 raise TextError(str(error)) from None
         self._data = data
         self._offsets = used.astype(np.int64)
-        self._marks, self._kinds = _separators(data)
         self._found: _Items | None = None
-        self._grid: Grid | None = None
-        if _take_turns(self._kinds):
-            self._grid = find_grid(data, self._marks, self._offsets)
+        self._grid: Grid | None = find_even_grid(data, self._offsets)
+        if self._grid is None:
+            self._marks, self._kinds = _separators(data)
+            if _take_turns(self._kinds):
+                self._grid = find_grid(data, self._marks, self._offsets)
 
     @property
     def _items(self) -> _Items:

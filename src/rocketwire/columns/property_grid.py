@@ -33,6 +33,56 @@ class Grid:
     value_end: Int64s
 
 
+def find_even_grid(data: Bytes, offsets: Int64s) -> Grid | None:
+    """The grid of rows whose separators are all in the same places, if they are.
+
+    Nothing is sought there but in the first row; the others are only compared with it.
+
+    Args:
+        data: the texts of all rows, one after the other.
+        offsets: where each row begins, and the end.
+    """
+    rows, width = len(offsets) - 1, int(offsets[1] - offsets[0]) if len(offsets) > 1 else 0
+    if rows < 2 or width < 4 or not bool((np.diff(offsets) == width).all()):
+        return None
+    first = data[:width]
+    marks = np.flatnonzero(first <= 2)
+    if len(marks) % 2 or len(marks) == 0 or int(marks[-1]) != width - 1:
+        return None
+    name_end, value_end = marks[0::2], marks[1::2]
+    name_start = np.concatenate([[0], value_end[:-1] + 1])
+    is_sound = bool((first[name_end] == 1).all()) and bool((first[value_end] == 2).all())
+    if not is_sound or not bool(((name_end > name_start) & (value_end > name_end + 1)).all()):
+        return None
+    names = tuple(
+        first[start:end].tobytes() for start, end in zip(name_start, name_end, strict=True)
+    )
+    # With as many separators as the first row has in each, those compared below are all.
+    if len(set(names)) < len(names) or np.count_nonzero(data <= 2) != rows * len(marks):
+        return None
+    # Each name with the separators on both sides of it, and the last one of all.
+    before = np.maximum(name_start - 1, 0)
+    stretches = [*zip(before.tolist(), (name_end + 1).tolist(), strict=True), (width - 1, width)]
+    if not all(_is_same(data, rows, width, start, stop) for start, stop in stretches):
+        return None
+    begins = offsets[:-1, None]
+    return Grid(names, begins + name_start, begins + name_end, begins + value_end)
+
+
+def _is_same(data: Bytes, rows: int, width: int, start: int, stop: int) -> bool:
+    """Whether all rows have the bytes from ``start`` to ``stop`` of the first."""
+    size = stop - start
+    kind = "<u8" if size >= WORD else "u1"
+    step = np.dtype(kind).itemsize
+    for at in range(start, stop, step):
+        # The last word begins early enough to end with the stretch.
+        place = min(at, stop - step)
+        found = np.ndarray((rows,), dtype=kind, buffer=data, offset=place, strides=(width,))
+        if not bool((found == found[0]).all()):
+            return False
+    return True
+
+
 def find_grid(data: Bytes, marks: Int64s, offsets: Int64s) -> Grid | None:
     """The grid of some rows, if they have one.
 

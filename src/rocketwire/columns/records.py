@@ -93,22 +93,29 @@ def locate(bodies: Sequence[PullBody], *, mend_text: bool = False) -> Records:
         RemoteProtocolError: something there is not a record.
     """
     if mend_text:
+        # All are written anew, so nothing is left that would need it.
         found = find_in_texts([_rewrite(part.body, mend_text=True) for part in bodies])
+        fixed = _fixed_fields(found.data, found.starts)
     else:
-        found = find_records(bodies)
+        found, fixed = _made_plain(find_records(bodies), bodies)
+    return _within_range(_measure(found, fixed, bodies), bodies)
+
+
+def _made_plain(found: Found, bodies: Sequence[PullBody]) -> tuple[Found, npt.NDArray[Any]]:
+    """The records, those that are compressed or hold a batch written anew."""
     fixed = _fixed_fields(found.data, found.starts)
     flags = fixed["system_flag"]
-    if bool((flags & (SystemFlag.COMPRESSED | _INNER)).any()):
-        special = (flags & SystemFlag.COMPRESSED != 0) | (flags & _INNER == _INNER)
-        touched = set(found.source[special].tolist())
-        found = find_in_texts(
-            [
-                _rewrite(part.body, mend_text=mend_text) if number in touched else part.body
-                for number, part in enumerate(bodies)
-            ]
-        )
-        fixed = _fixed_fields(found.data, found.starts)
-    return _within_range(_measure(found, fixed, bodies), bodies)
+    special = (flags & SystemFlag.COMPRESSED != 0) | (flags & _INNER == _INNER)
+    if not bool(special.any()):
+        return found, fixed
+    touched = set(found.source[special].tolist())
+    again = find_in_texts(
+        [
+            _rewrite(part.body) if number in touched else part.body
+            for number, part in enumerate(bodies)
+        ]
+    )
+    return again, _fixed_fields(again.data, again.starts)
 
 
 def _fixed_fields(data: Bytes, starts: Int64s) -> npt.NDArray[Any]:

@@ -335,6 +335,20 @@ def test_mutated_bodies_are_read_alike_or_refused_alike(data):
         assert expected is None or found == expected
 
 
+@pytest.mark.parametrize(
+    "flag", [SystemFlag.NEED_UNWRAP, SystemFlag.INNER_BATCH, SystemFlag.COMPRESSED]
+)
+def test_text_that_is_no_utf8_is_mended_whatever_the_flags_say(flag):
+    """Half a mark of an inner batch made the mended records be read from the raw ones again."""
+    compressed = zlib.compress(b"x") if flag == SystemFlag.COMPRESSED else b"x"
+    raw = encode_record(
+        topic="t", body=compressed, properties=b"KEYS\x01a\x80\x02", system_flag=flag
+    )
+    body = body_of(raw)
+    assert rows_of(decode([body])) == reference([body])
+    assert rows_of(decode([body]))[0]["keys"] == "a\ufffd"
+
+
 def test_impossible_times_do_not_stop_a_reader():
     far = encode_record(topic="t", body=b"x", born_ms=2**62, store_ms=-(2**62))
     table = decode([body_of(far)], columns=["bornTimestamp", "storeTimestamp"])
