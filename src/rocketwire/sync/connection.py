@@ -25,7 +25,7 @@ from rocketwire.errors import (
 )
 from rocketwire.wire.command import ONEWAY, RESPONSE, Reply, Request
 from rocketwire.wire.framing import FrameBuffer
-from rocketwire.wire.reply_layout import Layout
+from rocketwire.wire.reply_layout import Layout, stored_in_binary
 
 if TYPE_CHECKING:
     import ssl
@@ -140,17 +140,21 @@ class Connection:
             if not self._frames:
                 self._frames = self._buffer.feed(self._receive(deadline))
                 continue
-            if self._usual is not None and len(self._frames) == 1:
-                number = self._usual.stored_number(self._frames[0])
-                if number == opaque:
-                    self.used_at = self._clock()
-                    return self._frames.pop()
+            if self._stored_number(self._frames[0]) == opaque:
+                self.used_at = self._clock()
+                return self._frames.pop(0)
             reply = self.read(deadline)
             if reply.layout is not None and reply.layout.has_place:
                 self._usual = reply.layout
             if reply.opaque == opaque:
                 return reply
             self.late += 1
+
+    def _stored_number(self, frame: bytes) -> int:
+        """The number of the request whose answer this is, if it says "stored"; else 0."""
+        if frame[0]:  # a binary header, as brokers before 5.0 answer
+            return stored_in_binary(frame)
+        return 0 if self._usual is None else self._usual.stored_number(frame)
 
     def write_parcel(self, parcel: Parcel) -> None:
         """Write a parcel that gets no answer; ``used_at`` is when it was written."""

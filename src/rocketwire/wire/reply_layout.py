@@ -13,6 +13,7 @@ values between are read, and checked, when somebody asks for them.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
 from typing import Final
 
@@ -27,7 +28,22 @@ _PLACE: Final = frozenset({"msgId", "queueId", "queueOffset"})
 _MOST_LAYOUTS: Final = 128
 _MOST_FIELDS: Final = 32
 
+#: Of a binary header: its kind and length, code, language, version, opaque, flag, remark's length.
+_start: Final = struct.Struct(">IhBhiii")
+_BINARY: Final = 1 << 24
+_OFFSET: Final = b"\x00\x0bqueueOffset"
+
 _known: dict[tuple[object, ...], Layout | None] = {}
+
+
+def stored_in_binary(frame: bytes) -> int:
+    """The opaque number of an answer with a binary header that says "stored"; 0 of any other."""
+    if len(frame) < _start.size:
+        return 0
+    mark, code, _, _, opaque, flag, remark = _start.unpack_from(frame)
+    if code or flag != 1 or remark or mark != _BINARY + len(frame) - 4 or _OFFSET not in frame:
+        return 0
+    return int(opaque) if opaque > 0 else 0
 
 
 class Layout:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from rocketwire.wire.command import ONEWAY, RESPONSE, Command, Reply, Request, decode_command
 from rocketwire.wire.framing import MAX_FRAME, FrameBuffer
-from rocketwire.wire.reply_layout import Layout
+from rocketwire.wire.reply_layout import Layout, stored_in_binary
 
 T = TypeVar("T")
 
@@ -84,7 +84,10 @@ class Session(Generic[T]):
         asked: list[Command] = []
         layout, pattern = self._layout, self._usual
         for frame in self._buffer.feed(data):
-            number = 0 if pattern is None else pattern.stored_number(frame)
+            if frame[0]:  # a binary header, as brokers before 5.0 answer
+                number = stored_in_binary(frame)
+            else:
+                number = 0 if pattern is None else pattern.stored_number(frame)
             if number:
                 usual.append((number, frame))
                 continue

@@ -9,7 +9,7 @@ import pytest
 from rocketwire import RemoteProtocolError
 from rocketwire.wire import reply_layout
 from rocketwire.wire.command import BINARY, Command, Reply, encode_command
-from rocketwire.wire.reply_layout import Layout
+from rocketwire.wire.reply_layout import Layout, stored_in_binary
 
 _EXT = {
     "queueId": "3",
@@ -179,3 +179,34 @@ def test_values_that_nobody_has_asked_for_are_read_and_checked_in_the_end() -> N
     assert garbled.opaque == 9
     with pytest.raises(RemoteProtocolError):
         _ = garbled.ext
+
+
+def _binary(**changes: Any) -> bytes:
+    fields: dict[str, Any] = {"code": 0, "ext": _EXT, "opaque": 7, "flag": 1, "header": BINARY}
+    return encode_command(Command(**(fields | changes)))[4:]
+
+
+def test_a_binary_answer_that_says_stored_is_told_by_its_start() -> None:
+    assert stored_in_binary(_binary()) == 7
+    assert stored_in_binary(_binary(opaque=2**31 - 1)) == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        _binary(code=1),
+        _binary(flag=0),
+        _binary(flag=3),
+        _binary(remark="no"),
+        _binary(ext={"msgId": "x"}),
+        _binary(body=b"body"),
+        _binary(opaque=0),
+        _binary(opaque=-5),
+        _binary()[:-1],
+        _binary()[:20],
+        b"\x01\x00\x00\x00",
+        b"\x02" + _binary()[1:],
+    ],
+)
+def test_any_other_binary_answer_is_not_taken_for_it(frame: bytes) -> None:
+    assert stored_in_binary(frame) == 0
