@@ -62,8 +62,8 @@ def _too_large(body: bytes, properties: bytes, flag: int) -> LocalProtocolError:
 class PlainItems:
     """Encodes messages that have a body, an id and nothing else, all at once.
 
-    What is the same for all is repeated by the interpreter's own loops: 0.3 µs a message, of which
-    ``encode_item`` alone would take twice as much.
+    What is the same for all is repeated by the interpreter's own loops: 0.2 µs a message, against
+    0.3 for ``encode_item``, which needs the properties of each encoded before.
 
     Args:
         before: the encoded properties up to the id.

@@ -6,8 +6,9 @@ follow, in 0.4 µs instead of 3 µs, checking every value on the way. What does 
 an escape, another field) is decoded in full again.
 
 Of most answers to a send nobody ever asks more than whether the message is stored. Those are told
-by their first and last bytes alone (``stored_number``), in a third of the time of the pattern; the
-values between are read, and checked, when somebody asks for them.
+by their first and last bytes alone (``stored_number``). For one message that is 0.4 µs against 0.5
+for the pattern; but the pattern walks over every value, and the answer to a batch of 500 has 500
+ids. The values between are read, and checked, when somebody asks for them.
 """
 
 from __future__ import annotations
