@@ -40,17 +40,37 @@ def cpu_of_children() -> float:
     return sum(sum(int(value) for value in fields[11:15]) / tick for fields in _below().values())
 
 
-def peak_of_workers() -> float:
-    """The most megabytes that a living Python worker of Spark has had."""
-    peak = 0.0
+def _workers() -> list[Path]:
+    """What Linux tells of the Python workers of Spark."""
+    found = []
     for pid in _below():
         folder = Path("/proc") / str(pid)
         try:
             command = (folder / "cmdline").read_bytes()
-            lines = (folder / "status").read_text().splitlines()
         except OSError:
             continue
         if b"pyspark" in command and b"java" not in command.split(b"\0")[0]:
-            sizes = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
-            peak = max(peak, *(size / 1000 for size in sizes), 0.0)
+            found.append(folder)
+    return found
+
+
+def forget_peaks() -> None:
+    """Let the peaks of workers count from here on: they are used by one job after the other."""
+    for folder in _workers():
+        try:
+            (folder / "clear_refs").write_text("5")
+        except OSError:
+            continue
+
+
+def peak_of_workers() -> float:
+    """The most megabytes that a living worker has had since peaks were forgotten."""
+    peak = 0.0
+    for folder in _workers():
+        try:
+            lines = (folder / "status").read_text().splitlines()
+        except OSError:
+            continue
+        sizes = [int(line.split()[1]) / 1000 for line in lines if line.startswith("VmHWM")]
+        peak = max([peak, *sizes])
     return peak

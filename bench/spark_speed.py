@@ -31,7 +31,7 @@ from typing import Any
 
 from bench import pull_race
 from bench.acker import acker
-from bench.spark_processes import cpu_of_children, leave_out, peak_of_workers
+from bench.spark_processes import cpu_of_children, forget_peaks, leave_out, peak_of_workers
 from bench.spark_sources import MICRO_BATCH, QUEUES
 from rocketwire.message import Message
 from rocketwire.spark import register, session
@@ -89,15 +89,17 @@ def measure(work: Callable[[], Any], rows: int) -> dict[str, float]:
 
 
 def rounds(jobs: dict[str, Callable[[], Any]], rows: int, count: int) -> dict[str, Any]:
-    """All jobs in turn, several times; the median of each."""
+    """All jobs in turn, several times; the median of each, and the largest worker."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in jobs}
     for job in jobs.values():
         job()  # warm
     for _ in range(count):
         for name, job in jobs.items():
-            found[name].append(measure(job, rows))
+            forget_peaks()
+            found[name].append(measure(job, rows) | {"memory": peak_of_workers()})
     return {
         name: {key: median(one[key] for one in seen) for key in ("rate", "cpu")}
+        | {"memory": max(one["memory"] for one in seen)}
         for name, seen in found.items()
     }
 
@@ -122,12 +124,17 @@ def send_rows(name_server: str) -> Callable[[Iterator[Any]], None]:
     return send
 
 
-def writing(spark: Any, rows: int, count: int) -> dict[str, Any]:
+def cached_rows(spark: Any, rows: int) -> Any:
     frame = spark.range(0, rows, 1, 2).selectExpr(
         "cast(repeat('x', 200) AS binary) AS body", "concat('order-', lpad(id, 9, '0')) AS keys"
     )
     frame = frame.cache()
     frame.count()
+    return frame
+
+
+def writing(spark: Any, rows: int, count: int) -> dict[str, Any]:
+    frame = cached_rows(spark, rows)
     with acker(brokers=2, queues=4) as server:
         leave_out(server.pid)
         options = {"nameServers": server.name_server, "topic": "bench"}
@@ -141,11 +148,6 @@ def writing(spark: Any, rows: int, count: int) -> dict[str, Any]:
             "write: rocketmq, stampRows=false": save("rocketmq", stampRows="false"),
         }
         found = rounds(jobs, rows, count)
-        few = frame.limit(rows // 10).repartition(2).cache()
-        few.count()
-        send = send_rows(server.name_server)
-        found["write: foreachPartition"] = measure(lambda: few.foreachPartition(send), rows // 10)
-        few.unpersist()
     frame.unpersist()
     return found
 
@@ -172,9 +174,24 @@ def reading(spark: Any, rows: int, count: int) -> dict[str, Any]:
                 f"read: rocketmq, {what}": to_noop(spark, "rocketmq", **where, **more),
             }
             found |= rounds(jobs, rows, count)
-        few = rows // 10
-        by_rows = to_noop(spark, "rows", nameServers=name_server, rows=str(few))
-        found["read: row tuples"] = measure(by_rows, few)
+    return found
+
+
+def by_rows(spark: Any, rows: int) -> dict[str, Any]:
+    """The plain way, on a tenth of the rows.
+
+    Last, because workers keep the memory that this takes, and others would be blamed for it.
+    """
+    found: dict[str, Any] = {}
+    frame = cached_rows(spark, rows)
+    with acker(brokers=2, queues=4) as server:
+        leave_out(server.pid)
+        send = send_rows(server.name_server)
+        found["write: foreachPartition"] = measure(lambda: frame.foreachPartition(send), rows)
+    frame.unpersist()
+    with pull_server(rows) as name_server:
+        read = to_noop(spark, "rows", nameServers=name_server, rows=str(rows))
+        found["read: row tuples"] = measure(read, rows)
     return found
 
 
@@ -226,11 +243,14 @@ def micro_batches(spark: Any, folder: str) -> dict[str, float]:
 # -- the whole ----------------------------------------------------------------------------------
 
 
-def judge(found: dict[str, Any], batches: dict[str, float], memory: float) -> list[Line]:
+def judge(found: dict[str, Any], batches: dict[str, float]) -> list[Line]:
     def ratio(ours: str, other: str) -> float:
         return float(found[ours]["rate"] / found[other]["rate"])
 
     written, read = "write: rocketmq", "read: rocketmq, keys, body"
+    memory = max(
+        figures.get("memory", 0.0) for name, figures in found.items() if "rocketmq" in name
+    )
     return [
         Line("write / counting Arrow writer", ratio(written, "write: counting"), least=0.5),
         Line(
@@ -279,14 +299,15 @@ def in_spark(rows: int, count: int) -> list[Line]:
         spark.dataSource.register(CountingSource)
         spark.dataSource.register(RowSource)
         found = writing(spark, rows, count) | reading(spark, rows, count)
-        memory = peak_of_workers()
+        found |= by_rows(spark, rows // 10)
         batches = micro_batches(spark, folder)
         spark.stop()
     for name, figures in found.items():
-        print(f"{name:36} {figures['rate']:>12,.0f} rows/s  {figures['cpu']:6.2f} s CPU a million")
+        speed, cpu = f"{figures['rate']:>12,.0f} rows/s", f"{figures['cpu']:6.2f} s CPU a million"
+        print(f"{name:36} {speed}  {cpu}  {figures.get('memory', 0.0):4.0f} MB")
     for name, milliseconds in batches.items():
         print(f"micro-batch, {name:23} {milliseconds:>12,.0f} ms")
-    return judge(found, batches, memory)
+    return judge(found, batches)
 
 
 def on_a_real_broker(rows: int, count: int) -> list[Line]:
