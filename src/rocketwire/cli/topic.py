@@ -60,7 +60,10 @@ def create(
     here: Invocation,
     name: Annotated[str, typer.Argument(help="Letters, digits, % | _ -.")],
     queues: Annotated[int, typer.Option(min=1, max=65535, help="On each broker.")] = 8,
-    ordered: Annotated[bool, typer.Option("--ordered", help="Sharding keys keep their queue while a broker is away.")] = False,
+    ordered: Annotated[
+        bool,
+        typer.Option("--ordered", help="Sharding keys keep their queue while a broker is away."),
+    ] = False,
     broker: Annotated[
         list[str] | None, typer.Option(help="Only on this broker; repeatable.")
     ] = None,
