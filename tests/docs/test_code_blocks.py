@@ -24,7 +24,9 @@ RUNNER = Path(__file__).with_name("page_runner.py")
 ADDRESS = "127.0.0.1:9876"
 #: Written for other machines, or run by other tests.
 NOT_RUN = ("pip ", "make ", "docker ", "kubectl ", "git ", "spark-submit ", "rocketwire demo", "cd ",
-           "python -m venv", "python -m bench", "source ", "pytest", "uvicorn ", "mqadmin ")  # fmt: skip
+           "python -m venv", "python -m bench", "source ", "pytest", "uvicorn ", "mqadmin ",
+           # An environment that is shipped to a cluster: needs an index, and a cluster.
+           "environment/bin/", "tar xzf environment.tar.gz", "PYSPARK_PYTHON=")  # fmt: skip
 KNOWN = {"python", "console", "text", "toml", "json", "yaml", "mermaid", "java", "dockerfile", "sh"}
 LONG_RUNNING = ("rocketwire cluster", "rocketwire broker")
 
