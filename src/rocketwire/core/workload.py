@@ -286,11 +286,6 @@ class Workload:
             return True
 
     @property
-    def has_waiting(self) -> bool:
-        """Whether a handler that is free could get something now."""
-        return bool(self._line)
-
-    @property
     def in_hand(self) -> int:
         """Pieces of work that handlers have."""
         return len(self._works)

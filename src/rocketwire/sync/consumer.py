@@ -36,7 +36,6 @@ from rocketwire.core.workload import Work, Workload
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.registry import make_config
-from rocketwire.sync.crew import Crew
 from rocketwire.sync.loop_thread import LoopThread
 
 _log = logging.getLogger("rocketwire.consumer")
@@ -53,31 +52,30 @@ class _Member(AsyncConsumer):
     def __init__(self, config: ConsumerConfig, subscriptions: Mapping[str, TagFilter]) -> None:
         self._prepare(config)
         self._subscriptions = dict(subscriptions)
-        self._crew: Crew | None = None
+        self._ready = threading.Condition(threading.Lock())
 
     def _make_workload(self) -> Workload:
         # Whoever need not wait takes the lock itself: going through the condition costs a call.
         lock = threading.Lock()
+        ready = self._ready = threading.Condition(lock)
         workload = make_workload(self._config, lock, self._instance.clock)
-        self._crew = Crew(workload, lock, self._loop)
+        workload.on_ready = ready.notify
         return workload
 
     def _wake_all(self) -> None:
         super()._wake_all()
-        if self._crew is not None:
-            self._crew.wake_all()
+        with self._ready:
+            self._ready.notify_all()
 
     def next_work(self) -> Work | None:
         """Wait for the next piece of work; None when it is time to stop. For any thread."""
-        workload, crew = self._workload, self._crew
-        if crew is None:
-            return None
+        workload, ready = self._workload, self._ready
         with workload.lock:
             while self._session is not None and not (self._stop_wanted or self._is_leaving):
-                work = crew.take()
+                work = workload.next_work()
                 if work is not None:
                     return work
-                crew.wait()
+                ready.wait()
         return None
 
     def succeeded(self, work: Work) -> None:
