@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import tomllib
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import yaml
 from tests.docs.markdown_blocks import ROOT, blocks_of, commands_of, pages
 
 from rocketwire.cli.application import COMMANDS, app
-from rocketwire.cli.invocation import parse_options, read_settings_file
+from rocketwire.cli.invocation import read_settings_file
 from rocketwire.embedded import EmbeddedCluster
 
 SOURCES = ROOT / "src"
@@ -27,7 +26,7 @@ NOT_RUN = ("pip ", "make ", "docker ", "kubectl ", "git ", "spark-submit ", "roc
            "python -m venv", "python -m bench", "source ", "pytest", "uvicorn ", "mqadmin ",
            # An environment that is shipped to a cluster: needs an index, and a cluster.
            "environment/bin/", "tar xzf environment.tar.gz", "PYSPARK_PYTHON=")  # fmt: skip
-KNOWN = {"python", "console", "text", "toml", "json", "yaml", "mermaid", "java", "dockerfile", "sh"}
+KNOWN = {"python", "console", "text", "toml", "json", "yaml", "java", "dockerfile", "sh"}
 LONG_RUNNING = ("rocketwire cluster", "rocketwire broker")
 
 
@@ -203,12 +202,3 @@ def test_every_command_line_in_the_documentation_is_understood():
                     if words[0] in {"topic", "group"} or words[0].startswith("-"):
                         continue
                     check_words([w for w in words if w != "--help"])
-
-
-def test_options_given_on_the_command_line_are_known_settings():
-    for page in pages():
-        for block in blocks_of(page):
-            for command in commands_of(block.code) if block.language == "console" else ():
-                if command.startswith("rocketwire "):
-                    words = shlex.split(command)
-                    parse_options(w for o, w in pairwise(words) if o == "-o")

@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -103,9 +104,15 @@ def test_bytes_that_are_no_frame_close_only_their_connection(
 
 def test_a_promised_giant_costs_only_what_was_sent(shared: EmbeddedCluster) -> None:
     host, _, port = shared.broker("broker-a").address.rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as plain:
-        plain.sendall(struct.pack(">i", MAX_FRAME - 4) + b"x" * 1000)
-        _still_fine(shared)
+    _still_fine(shared)
+    tracemalloc.start()
+    try:
+        with socket.create_connection((host, int(port)), 10) as plain:
+            plain.sendall(struct.pack(">i", MAX_FRAME - 4) + b"x" * 1000)
+            _still_fine(shared)
+        assert tracemalloc.get_traced_memory()[1] < MAX_FRAME // 4
+    finally:
+        tracemalloc.stop()
 
 
 def test_names_that_would_leave_the_folder_are_refused(shared: EmbeddedCluster) -> None:
