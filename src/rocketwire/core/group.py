@@ -16,7 +16,7 @@ from rocketwire.core.allocation import allocation_named
 from rocketwire.core.bell import Bell
 from rocketwire.core.consume_trace import ConsumeTracer
 from rocketwire.core.consumer_stats import ConsumerCounters
-from rocketwire.core.effects import Op
+from rocketwire.core.effects import Gate, Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.naming import RETRY_PREFIX, with_namespace
 from rocketwire.core.process_queue import ProcessQueue
@@ -85,6 +85,8 @@ class Group:
         self.heartbeat_bell = self.make_bell()
         self.commit_bell = self.make_bell()
         self.lock_bell = self.make_bell()
+        #: Topics and brokers to which an offset was written, or (a gate still shut) is being.
+        self.first_writes: dict[tuple[str, str], Gate] = {}
         #: When an address was last found unreachable.
         self.failed_at: dict[str, float] = {}
         #: Set by the shell: for control traffic, and for pulls, which have connections of their own.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocketwire.core.effects import Invoke, Op, invoke_all
+from rocketwire.core.effects import Gate, Invoke, Op, invoke_all, wait
 from rocketwire.core.group import Group, log
 from rocketwire.core.process_queue import ProcessQueue
 from rocketwire.core.pull import (
@@ -138,19 +138,43 @@ def _write(
 ) -> Op[list[MessageQueue]]:
     """Write offsets to the brokers; returns those queues whose broker took it.
 
-    One queue of each topic and broker goes ahead. Apache's brokers make the table of a group that
-    is new to a topic when the first offset comes, and do so twice, the second in place of the
-    first, when two come at the same time: what the first one held is lost without a word.
+    One queue of each topic and broker goes ahead, alone if it is our first there. Apache's brokers
+    make the table of a group that is new to a topic when the first offset comes, and do so twice,
+    the second in place of the first, when two come at the same time: what the first one held is
+    lost without a word.
     """
     first: dict[tuple[str, str], MessageQueue] = {}
     for queue in offsets:
         first.setdefault((queue.topic, queue.broker), queue)
-    ahead = set(first.values())
+    while shut := [g for p in first if (g := group.first_writes.get(p)) and not g.is_open]:
+        if not (yield from wait(shut[0], deadline)):
+            break
+    ahead = {queue: offsets[queue] for queue in first.values()}
+    rest = {queue: offset for queue, offset in offsets.items() if queue not in ahead}
+    done = yield from _write_ahead(group, ahead, deadline)
+    if rest:
+        done += yield from _write_at_once(group, rest, deadline)
+    return done
+
+
+def _write_ahead(
+    group: Group, offsets: dict[MessageQueue, int], deadline: float
+) -> Op[list[MessageQueue]]:
+    """Write one offset to each topic and broker; others wait where it is the first."""
+    mine = {
+        place: Gate()
+        for queue in offsets
+        if (place := (queue.topic, queue.broker)) not in group.first_writes
+    }
+    group.first_writes |= mine
     done: list[MessageQueue] = []
-    for wave in (ahead, offsets.keys() - ahead):
-        if wave:
-            chosen = {queue: offset for queue, offset in offsets.items() if queue in wave}
-            done += yield from _write_at_once(group, chosen, deadline)
+    try:
+        done = yield from _write_at_once(group, offsets, deadline)
+    finally:
+        for place in mine.keys() - {(queue.topic, queue.broker) for queue in done}:
+            del group.first_writes[place]
+        for gate in mine.values():
+            gate.open()
     return done
 
 

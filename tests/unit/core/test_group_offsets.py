@@ -8,7 +8,7 @@ from tests.unit.core.group_world import GroupWorld
 from rocketwire.core.group_offsets import commit, start_offset
 from rocketwire.errors import TransportError
 from rocketwire.message import MessageQueue
-from rocketwire.testing.simulated_network import Refuse
+from rocketwire.testing.simulated_network import Hang, Refuse
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Command
 
@@ -188,6 +188,50 @@ def test_no_offset_of_a_new_group_is_lost_where_the_broker_mixes_up_the_first_tw
             queue = MessageQueue("T", name, number)
             end = len(world.brokers[name].queues["T", number])
             assert world.driver.run(start_offset(member.group, queue)) == end
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_queues_given_back_before_the_first_commit_are_not_handled_again(ordered):
+    """They were: each was committed by itself, at the same time, and one offset got lost."""
+    world = GroupWorld(brokers=2, queues=8)
+    world.member(ordered=ordered).begin()
+    world.send(160)
+    world.run(1.0)
+    assert len(world.handled) == 160
+    Racing(world).install()
+    world.member(ordered=ordered).begin()
+    world.run(1.0)
+    assert [len(queues) for queues in world.assignments().values()] == [8, 8]
+    assert len(world.handled) == 160
+
+
+def test_a_first_offset_that_was_refused_keeps_nobody_waiting():
+    world = GroupWorld(brokers=2, queues=4)
+    member = world.member().begin()
+    world.send(40)
+    world.run(1.0)
+    broker = world.brokers["broker-a"]
+    real, broker._code_15 = broker._code_15, lambda _: Command(ResponseCode.SYSTEM_ERROR)
+    queues = list(member.group.queues.values())
+    assert world.driver.run(commit(member.group, queues, world.clock() + 3.0)) is False
+    assert not broker.offsets
+    broker._code_15 = real
+    assert world.driver.run(commit(member.group, queues, world.clock() + 3.0)) is True
+    assert broker.offsets == {k: len(q) for k, q in broker.queues.items()}
+
+
+def test_a_first_offset_without_an_answer_holds_up_no_other_broker():
+    world = GroupWorld(brokers=2, queues=4)
+    member = world.member().begin()
+    world.send(40)
+    world.run(1.0)
+    world.brokers["broker-a"].break_now(Hang())
+    held = {q.queue.broker: q for q in member.group.queues.values() if q.queue.topic == "T"}
+    lost = world.driver.spawn(commit(member.group, [held["broker-a"]], world.clock() + 3.0))
+    assert world.driver.run(commit(member.group, [held["broker-b"]], world.clock() + 3.0)) is True
+    assert not lost.done
+    world.run(3.5)
+    assert lost.result() is False
 
 
 def test_a_commit_that_failed_is_tried_again():
