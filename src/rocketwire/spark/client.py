@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 
 from rocketwire.columns.inside import parts_of
 from rocketwire.config import ProducerConfig, ReaderConfig
-from rocketwire.core.effects import Oneway, Op
+from rocketwire.core.effects import Oneway, Op, invoke
 from rocketwire.core.lookup import ask_name_servers, fetch_route
 from rocketwire.core.many import run_together
 from rocketwire.core.naming import with_namespace
@@ -105,6 +105,8 @@ class Cluster:
     def __init__(self, reader: Reader, group: str | None = None) -> None:
         self._reader = reader
         self._group = group or _GROUP
+        #: Groups, topics and brokers that an offset was written to.
+        self._told: set[tuple[str, str, str]] = set()
 
     def check_reachable(self, topic: str | None) -> None:
         """Ask a name server for the route of a topic, or of the default one; any answer will do.
@@ -217,7 +219,11 @@ class Cluster:
         return found, silent
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Tell brokers how far a group has read; nobody waits for it, and failing is harmless."""
+        """Tell brokers how far a group has read; failing is harmless.
+
+        Nobody waits for it but once: a busy broker may lose one of several first offsets of a
+        group that come at the same time, so the first one of each topic goes ahead.
+        """
         parts = parts_of(self._reader)
         deadline = parts.clock() + parts.request_timeout
 
@@ -229,7 +235,12 @@ class Cluster:
                 fields = headers.update_consumer_offset(name, topic, queue.id, offset)
                 request = instance.request(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
                 address = yield from address_of(instance, queue, deadline)
-                yield Oneway(address, request, deadline)
+                place = (name, topic, queue.broker)
+                if place in self._told:
+                    yield Oneway(address, request, deadline)
+                else:
+                    yield from invoke(address, request, deadline)
+                    self._told.add(place)
 
         try:
             parts.run(tell())
