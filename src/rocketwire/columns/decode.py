@@ -114,46 +114,58 @@ class _Columns:
         table: PropertyTable | None,
         included: Included,
     ) -> None:
-        self._found = found
+        self.found = found
         self._bodies = bodies
-        self._table = table
+        self.table = table
         self._included: Included = included
-        self._makers: dict[str, Callable[[], Any]] = {
-            "topic": lambda: self._per_body([part.queue.topic for part in bodies]),
-            "broker": lambda: self._per_body([part.queue.broker for part in bodies]),
-            "queueId": lambda: _numbers(found.fixed["queue_id"], pa.int32()),
-            "queueOffset": lambda: _numbers(found.queue_offset, pa.int64()),
-            "body": lambda: gather_slices(
-                found.data, found.body_start, found.body_end, pa.binary()
-            ),
-            "bornTimestamp": lambda: _moments(found.fixed["born_ms"]),
-            "storeTimestamp": lambda: _moments(found.store_ms),
-            "reconsumeTimes": lambda: _numbers(found.reconsume_times, pa.int32()),
-            "flag": lambda: _numbers(found.fixed["flag"], pa.int32()),
-            "messageId": self._message_ids,
-        }
 
     def make(self, name: str) -> Any:
-        maker = self._makers.get(name)
+        # Functions kept in the instance would hold it, and the network's buffers with it, until
+        # the garbage collector comes by: that was half of a reader's memory.
+        maker = _MAKERS.get(name)
         if maker is not None:
-            return maker()
-        assert self._table is not None  # every other column comes from the properties
+            return maker(self)
+        assert self.table is not None  # every other column comes from the properties
         if name == "properties":
-            return self._table.mapping(self._included)
-        return self._table.column(_PROPERTY_COLUMNS[name])
+            return self.table.mapping(self._included)
+        return self.table.column(_PROPERTY_COLUMNS[name])
+
+    def topics(self) -> Any:
+        return self._per_body([part.queue.topic for part in self._bodies])
+
+    def brokers(self) -> Any:
+        return self._per_body([part.queue.broker for part in self._bodies])
+
+    def bodies(self) -> Any:
+        found = self.found
+        return gather_slices(found.data, found.body_start, found.body_end, pa.binary())
 
     def _per_body(self, values: list[str]) -> Any:
         """A column that is constant within each body."""
         if len(set(values)) == 1:
-            return pa.repeat(pa.scalar(values[0], pa.string()), len(self._found))
-        return pa.array(values, pa.string()).take(pa.array(self._found.source))
+            return pa.repeat(pa.scalar(values[0], pa.string()), len(self.found))
+        return pa.array(values, pa.string()).take(pa.array(self.found.source))
 
-    def _message_ids(self) -> Any:
-        assert self._table is not None
-        unique = self._table.column(Property.UNIQ_KEY)
+    def message_ids(self) -> Any:
+        assert self.table is not None
+        unique = self.table.column(Property.UNIQ_KEY)
         if unique.null_count == 0:
             return unique
-        return pc.coalesce(unique, _offset_ids(self._found))
+        return pc.coalesce(unique, _offset_ids(self.found))
+
+
+_MAKERS: Final[dict[str, Callable[[_Columns], Any]]] = {
+    "topic": _Columns.topics,
+    "broker": _Columns.brokers,
+    "body": _Columns.bodies,
+    "messageId": _Columns.message_ids,
+    "queueId": lambda columns: _numbers(columns.found.fixed["queue_id"], pa.int32()),
+    "queueOffset": lambda columns: _numbers(columns.found.queue_offset, pa.int64()),
+    "bornTimestamp": lambda columns: _moments(columns.found.fixed["born_ms"]),
+    "storeTimestamp": lambda columns: _moments(columns.found.store_ms),
+    "reconsumeTimes": lambda columns: _numbers(columns.found.reconsume_times, pa.int32()),
+    "flag": lambda columns: _numbers(columns.found.fixed["flag"], pa.int32()),
+}
 
 
 def _numbers(values: Any, kind: pa.DataType) -> Any:

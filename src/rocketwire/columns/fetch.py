@@ -154,12 +154,15 @@ class _Store:
                     self._changed.wait()
                 taken, self._bodies = self._bodies, deque()
                 error, is_over = self._error, not self._running
-            for part in taken:
-                yield part
-                self._release(len(part.body))
+            is_empty = not taken
+            # Nothing that was handed on is held here: a body keeps a whole buffer alive.
+            while taken:
+                size = len(taken[0].body)
+                yield taken.popleft()
+                self._release(size)
             if error is not None:
                 raise error
-            if is_over and not taken:
+            if is_over and is_empty:
                 return
 
 

@@ -27,6 +27,7 @@ from rocketwire.columns.buffers import (
 )
 from rocketwire.columns.property_grid import (
     WORD,
+    EvenGrid,
     Grid,
     Words,
     find_even_grid,
@@ -149,7 +150,7 @@ class PropertyTable:
         self._data = data
         self._offsets = used.astype(np.int64)
         self._found: _Items | None = None
-        self._grid: Grid | None = find_even_grid(data, self._offsets)
+        self._grid: Grid | EvenGrid | None = find_even_grid(data, self._offsets)
         if self._grid is None:
             self._marks, self._kinds = _separators(data)
             if _take_turns(self._kinds):
@@ -203,14 +204,12 @@ class PropertyTable:
         empty = pa.array([], pa.string())
         return pa.MapArray.from_arrays(pa.array(offsets), empty, empty).cast(PROPERTIES)
 
-    def _grid_column(self, grid: Grid, name: bytes) -> Any:
+    def _grid_column(self, grid: Grid | EvenGrid, name: bytes) -> Any:
         if name not in grid.names:
             return pa.nulls(self._rows, pa.string())
-        column = grid.names.index(name)
-        starts, ends = grid.name_end[:, column] + 1, grid.value_end[:, column]
-        return gather_slices(self._buffer, starts, ends, pa.string())
+        return grid.values(self._buffer, grid.names.index(name))
 
-    def _grid_mapping(self, grid: Grid, included: Included) -> Any:
+    def _grid_mapping(self, grid: Grid | EvenGrid, included: Included) -> Any:
         chosen = [
             column
             for column, name in enumerate(grid.names)
@@ -219,10 +218,7 @@ class PropertyTable:
         if not chosen:
             return self._no_properties()
         offsets = np.arange(0, (self._rows + 1) * len(chosen), len(chosen), dtype=np.int32)
-        starts, middles = grid.name_start[:, chosen], grid.name_end[:, chosen]
-        ends = grid.value_end[:, chosen]
-        names = gather_slices(self._buffer, starts.ravel(), middles.ravel(), pa.string())
-        values = gather_slices(self._buffer, middles.ravel() + 1, ends.ravel(), pa.string())
+        names, values = grid.entries(self._buffer, chosen)
         return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(PROPERTIES)
 
 

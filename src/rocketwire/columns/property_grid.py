@@ -7,11 +7,13 @@ not be looked at one by one: a column's name is that of the first row, if all ot
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from rocketwire.columns.buffers import Bytes, Int64s
+from rocketwire.columns.buffers import Bytes, Int64s, from_matrix, from_offsets, gather_slices
 
 Words = npt.NDArray[np.uint64]
 WORD = 8
@@ -32,8 +34,63 @@ class Grid:
     name_end: Int64s
     value_end: Int64s
 
+    def values(self, data: pa.Buffer, column: int) -> Any:
+        """One property of all rows, as strings."""
+        starts, ends = self.name_end[:, column] + 1, self.value_end[:, column]
+        return gather_slices(data, starts, ends, pa.string())
 
-def find_even_grid(data: Bytes, offsets: Int64s) -> Grid | None:
+    def entries(self, data: pa.Buffer, chosen: list[int]) -> tuple[Any, Any]:
+        """Names and values of some properties, row after row."""
+        starts, middles = self.name_start[:, chosen], self.name_end[:, chosen]
+        ends = self.value_end[:, chosen]
+        names = gather_slices(data, starts.ravel(), middles.ravel(), pa.string())
+        values = gather_slices(data, middles.ravel() + 1, ends.ravel(), pa.string())
+        return names, values
+
+
+@dataclass(frozen=True, slots=True)
+class EvenGrid:
+    """The same where all rows have their separators in the same places.
+
+    Then a property is a block of fixed width, and nothing needs to be said of each row.
+    """
+
+    names: tuple[bytes, ...]
+    rows: int
+    width: int
+    #: Where each value begins and ends in its row.
+    spans: tuple[tuple[int, int], ...]
+
+    def _blocks(self, data: pa.Buffer, chosen: list[int]) -> list[Bytes]:
+        matrix = np.frombuffer(data, dtype=np.uint8, count=self.rows * self.width)
+        matrix = matrix.reshape(self.rows, self.width)
+        return [matrix[:, slice(*self.spans[column])] for column in chosen]
+
+    def values(self, data: pa.Buffer, column: int) -> Any:
+        """One property of all rows, as strings."""
+        (block,) = self._blocks(data, [column])
+        return from_matrix(np.ascontiguousarray(block)).view(pa.string())
+
+    def entries(self, data: pa.Buffer, chosen: list[int]) -> tuple[Any, Any]:
+        """Names and values of some properties, row after row."""
+        names = [self.names[column] for column in chosen]
+        text = np.tile(np.frombuffer(b"".join(names), dtype=np.uint8), self.rows)
+        blocks = self._blocks(data, chosen)
+        return (
+            self._periodic(text, [len(name) for name in names]),
+            self._periodic(np.concatenate(blocks, axis=1), [block.shape[1] for block in blocks]),
+        )
+
+    def _periodic(self, data: Bytes, lengths: list[int]) -> Any:
+        """Strings whose lengths repeat from row to row."""
+        ends = np.cumsum(lengths, dtype=np.int32)
+        offsets = np.zeros(self.rows * len(lengths) + 1, dtype=np.int32)
+        each = np.arange(self.rows, dtype=np.int32)[:, None] * ends[-1]
+        offsets[1:] = (each + ends).ravel()
+        return from_offsets(offsets, np.ascontiguousarray(data), pa.string())
+
+
+def find_even_grid(data: Bytes, offsets: Int64s) -> EvenGrid | None:
     """The grid of rows whose separators are all in the same places, if they are.
 
     Nothing is sought there but in the first row; the others are only compared with it.
@@ -65,8 +122,8 @@ def find_even_grid(data: Bytes, offsets: Int64s) -> Grid | None:
     stretches = [*zip(before.tolist(), (name_end + 1).tolist(), strict=True), (width - 1, width)]
     if not all(_is_same(data, rows, width, start, stop) for start, stop in stretches):
         return None
-    begins = offsets[:-1, None]
-    return Grid(names, begins + name_start, begins + name_end, begins + value_end)
+    spans = tuple(zip((name_end + 1).tolist(), value_end.tolist(), strict=True))
+    return EvenGrid(names, rows, width, spans)
 
 
 def _is_same(data: Bytes, rows: int, width: int, start: int, stop: int) -> bool:

@@ -1,8 +1,11 @@
 """Columns decoded from pull bodies are, row by row, what the plain reader makes of them."""
 
+import gc
+import weakref
 import zlib
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -353,3 +356,25 @@ def test_impossible_times_do_not_stop_a_reader():
     far = encode_record(topic="t", body=b"x", born_ms=2**62, store_ms=-(2**62))
     table = decode([body_of(far)], columns=["bornTimestamp", "storeTimestamp"])
     assert table.num_rows == 1
+
+
+@pytest.mark.parametrize("columns", [None, ["keys", "body"]])
+def test_the_networks_buffer_is_free_once_its_batch_is_made(columns):
+    """A cycle used to keep every buffer until the garbage collector came: half of the memory."""
+    text = b"".join(
+        encode_record(topic="orders", body=b"x" * 50, queue_offset=number) for number in range(20)
+    )
+    slab = np.frombuffer(text, dtype=np.uint8).copy()
+    alive = weakref.ref(slab)
+    decoder = RecordDecoder(select_columns(columns))
+    gc.collect()
+    gc.disable()
+    try:
+        bodies = iter([PullBody(QUEUE, slab.data, slab=slab)])
+        del slab
+        (batch,) = decoder.decode(bodies)
+        del bodies
+        assert batch.num_rows == 20
+        assert alive() is None
+    finally:
+        gc.enable()

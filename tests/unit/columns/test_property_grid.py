@@ -1,6 +1,7 @@
 """Rows whose separators are in the same places are seen as a grid, and no others are."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,12 +25,22 @@ def general(rows):
     return find_grid(data, np.flatnonzero((data == 1) | (data == 2)), offsets)
 
 
-def test_it_is_the_same_grid_that_seeking_all_separators_finds():
-    rows = [ROW % (number, number % 100) for number in range(50)]
+@pytest.mark.parametrize("row", [ROW, ROW.replace(b"Default", "D\u00e9f\u4e16".encode())])
+def test_it_gives_the_columns_that_seeking_all_separators_gives(row):
+    rows = [row % (number, number % 100) for number in range(50)]
     one, other = even(rows), general(rows)
     assert one.names == other.names == (b"UNIQ_KEY", b"k", b"MSG_REGION")
-    for field in ("name_start", "name_end", "value_end"):
-        assert getattr(one, field).tolist() == getattr(other, field).tolist()
+    data = pa.py_buffer(b"".join(rows))
+    for column in range(3):
+        assert one.values(data, column).equals(other.values(data, column))
+    for chosen in ([0], [2, 0], [0, 1, 2]):
+        pairs = zip(one.entries(data, chosen), other.entries(data, chosen), strict=True)
+        for mine, theirs in pairs:
+            mine.validate(full=True)
+            assert sorted(mine.to_pylist()) == sorted(theirs.to_pylist())
+    names, values = one.entries(data, [0, 1])
+    assert names.to_pylist() == ["UNIQ_KEY", "k"] * 50
+    assert values.to_pylist()[-2:] == ["00000049", "49"]
 
 
 @settings(deadline=None, max_examples=300)
