@@ -240,7 +240,9 @@ class Delivery:
         token = in_callback.set(True)
         try:
             listener(self)
-        except Exception:  # noqa: BLE001 - a user's callback must not harm other answers
+        except (Exception, asyncio.CancelledError):
+            # A user's callback must not harm other answers in the same bytes; one that asks a
+            # cancelled future raises what is no Exception.
             _log.exception("a callback of a submitted message failed")
         finally:
             in_callback.reset(token)

@@ -75,7 +75,6 @@ class ExpressDelivery(Folded, SingleDelivery):
 
     def stored(self) -> None:
         """The answer is there."""
-        self.is_over = True
         # What the room's and the turn's own methods do, without calling them.
         room, turn = self._room, self._turn
         room.held -= 1
@@ -110,7 +109,6 @@ class ExpressAwaited(Folded, Awaited[SendResult | None]):
 
     def stored(self) -> None:
         """Wake the one who waits."""
-        self.is_over = True
         future = self._future
         if future is not None and not future.done():
             future.set_result(self.parcel.result())
@@ -123,7 +121,6 @@ class ExpressTold(Folded, Told[SendResult | None]):
 
     def stored(self) -> None:
         """Tell it."""
-        self.is_over = True
         self.settled(self.parcel.result(), None)
 
 

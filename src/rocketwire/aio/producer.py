@@ -257,8 +257,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if queue is None and selector is None and timeout is None and type(message) is Message:
             delivery = self._post(message)
             if delivery is None and self._is_for_lane(message):
-                await self._wait_for_room(1, len(message.body), self._config.send_timeout)
-                delivery = self._post(message, has_room=True)
+                delivery = await self._post_later(message)
             if delivery is not None:
                 if on_success is not None or on_error is not None:
                     delivery.add_done_callback(_teller(on_success, on_error))
@@ -298,20 +297,36 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         Raises:
             InvalidMessageError: something is wrong with it, so it need not wait.
         """
+        batches = self._accumulator
+        if batches is not None:
+            return batches.is_plain(message)  # which it would have taken
         if self._express is None or message.sharding_key is not None:
             return False
         check_message(message, self._config.max_message_size)
         return self._room.is_full(len(message.body))
 
+    async def _post_later(self, message: Message) -> Delivery:
+        """Hand a message over when there is room, which it keeps whatever way it takes then."""
+        size = len(message.body)
+        await self._wait_for_room(1, size, self._config.send_timeout)
+        delivery = None
+        try:
+            delivery = self._post(message, has_room=True)
+            if delivery is None:
+                delivery = self._hand_over(self._sender.plan(message, SendMode.ASYNC), 1, size)
+        finally:
+            if delivery is None:
+                self._room.give_back(1, size)
+        return delivery
+
     def _post(self, message: Message, *, has_room: bool = False) -> Delivery | None:
-        """Hand a plain message over, if there is room and nothing unusual about it."""
+        """Hand a plain message over, if there is room and nothing unusual about it.
+
+        ``has_room`` means that the caller has taken room, and gives it back if this returns None.
+        """
         room, size, batches, lane = self._room, len(message.body), self._accumulator, self._express
         if batches is not None:
-            if not batches.is_plain(message):
-                if has_room:
-                    room.give_back(1, size)
-                return None
-            if not has_room and not room.take(1, size):
+            if not batches.is_plain(message) or not (has_room or room.take(1, size)):
                 return None
             lot, place, is_new = batches.add_plain(message, self._config.send_timeout)
             if is_new:
@@ -323,7 +338,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         try:
             parcel = lane.prepare(message)
         finally:
-            if parcel is None:
+            if parcel is None and not has_room:
                 room.give_back(1, size)
         return None if parcel is None else express.submit(lane, parcel, self._driver, room)
 

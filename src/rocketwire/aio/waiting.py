@@ -51,10 +51,11 @@ class Carrier(Waiter):
     __slots__ = ()
 
     parcel: Parcel
+    is_over: bool
 
     @abstractmethod
     def stored(self) -> None:
-        """The message is stored; the parcel has the answer."""
+        """The message is stored; the parcel has the answer, and ``is_over`` is set."""
 
 
 def deliver(answers: list[tuple[Carrier, bytes]], now: float) -> None:
@@ -63,6 +64,7 @@ def deliver(answers: list[tuple[Carrier, bytes]], now: float) -> None:
     for carrier, frame in answers:
         parcel = carrier.parcel
         parcel.answer = frame
+        carrier.is_over = True  # of all of them, before the first one's callback can cancel others
         parcels.append(parcel)
     settle(parcels, now)
     for carrier, _ in answers:
