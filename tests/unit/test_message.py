@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from rocketwire import InvalidMessageError, Message, MessageQueue, SendResult, SendStatus
+from rocketwire.message import PLAIN
 
 
 def test_text_becomes_utf_8() -> None:
@@ -72,6 +73,26 @@ def test_messages_are_equal_by_value_and_survive_pickling() -> None:
     assert message != message.replace(tags="u")
     assert pickle.loads(pickle.dumps(message)) == message
     assert message != "x"
+
+
+def test_all_messages_with_nothing_but_a_body_are_told_by_one_value() -> None:
+    assert Message("T", b"x").extras is PLAIN
+    assert Message("T", b"x", properties={}, flag=0, wait_store_ok=True).extras is PLAIN
+    for extra in (
+        {"tags": "t"},
+        {"keys": "k"},
+        {"properties": {"a": "1"}},
+        {"sharding_key": "s"},
+        {"delay_level": 1},
+        {"deliver_at": 5.0},
+        {"flag": 1},
+        {"wait_store_ok": False},
+    ):
+        message = Message("T", b"x", **extra)  # type: ignore[arg-type]
+        assert message.extras != PLAIN
+        ((name, value),) = extra.items()
+        assert getattr(message, name) == value
+        assert pickle.loads(pickle.dumps(message)).extras == message.extras
 
 
 def test_replace_makes_a_copy_with_changes() -> None:

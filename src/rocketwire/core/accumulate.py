@@ -29,7 +29,7 @@ from rocketwire.core.turns import left_to_parent
 from rocketwire.core.validate import check_message
 from rocketwire.errors import BrokerError, Outcome, RouteError, SendFailedError
 from rocketwire.hooks import call_hooks
-from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.message import PLAIN, Message, MessageQueue, SendResult
 from rocketwire.wire.codes import ResponseCode
 
 #: A broker that answers so takes no batches for the topic; single messages may fare better.
@@ -193,16 +193,9 @@ class Accumulator:
         False says nothing: ``accepts`` looks closer.
         """
         return (
-            message.topic in self._usual
+            message.extras is PLAIN
+            and message.topic in self._usual
             and 0 < len(message.body) < self._largest
-            and message.tags is None
-            and message.keys is None
-            and not message.properties
-            and message.sharding_key is None
-            and not message.delay_level
-            and message.deliver_at is None
-            and not message.flag
-            and message.wait_store_ok
             and message.topic not in self._single
         )
 
@@ -395,7 +388,7 @@ class Accumulator:
         if len(places) < lot.count:
             messages = [lot.messages[place] for place in places]
         if not lot.items:
-            return encoder.plain(messages)
+            return encoder.plain(messages, [message.body for message in messages])
         found = [lot.items.get(p) or encoder.item(lot.messages[p]) for p in places]
         return encoder.joined(messages, [i for i, _ in found], [item for _, item in found])
 

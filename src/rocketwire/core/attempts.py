@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from rocketwire.core.encode import Outgoing
+from rocketwire.core.encode import MessageIds, Outgoing, as_texts
 from rocketwire.core.fault_entries import NEVER
 from rocketwire.core.faults import Flight
 from rocketwire.core.instance import Instance
@@ -38,14 +38,12 @@ def read_result(reply: Reply, outgoing: Outgoing, target: SendTarget) -> SendRes
         decode_send_reply(reply.ext)  # an answer that makes no sense is an error now, not later
     # The message itself is not kept alive by its result.
     return SendResult.read_by(
-        partial(
-            result_fields, reply, outgoing.message_ids, target.queue, is_batch=outgoing.is_batch
-        )
+        partial(result_fields, reply, outgoing.ids, target.queue, is_batch=outgoing.is_batch)
     )
 
 
 def result_fields(
-    reply: Reply, message_ids: tuple[str, ...], queue: MessageQueue, *, is_batch: bool
+    reply: Reply, ids: MessageIds, queue: MessageQueue, *, is_batch: bool
 ) -> dict[str, Any]:
     """The fields of a result, as arguments of its constructor.
 
@@ -55,7 +53,7 @@ def result_fields(
     place = decode_send_reply(reply.ext)
     if place.queue_id != queue.id:
         queue = MessageQueue(queue.topic, queue.broker, place.queue_id)
-    stored_as = place.offset_message_id
+    stored_as, message_ids = place.offset_message_id, as_texts(ids)
     return {
         "status": _STATUS[reply.code],
         "message_id": place.batch_id or ",".join(message_ids),

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.validate import all_plain, check_batch, check_message
+from rocketwire.core.validate import check_batch, check_message, plain_bodies
 from rocketwire.errors import InvalidMessageError
-from rocketwire.message import Message
+from rocketwire.message import PLAIN, Message
 from rocketwire.wire.batch import PlainItems, encode_item
 from rocketwire.wire.compression import compress
-from rocketwire.wire.message_id import MessageIdMaker
+from rocketwire.wire.message_id import MOST_AT_ONCE, IdBlock, MessageIdMaker
 
 _MAX_PROPERTIES = 32767
+
+#: Of most messages nobody ever asks for the id, so those of a batch may stay numbers until then.
+MessageIds: TypeAlias = tuple[str, ...] | IdBlock
+
+
+def as_texts(ids: MessageIds) -> tuple[str, ...]:
+    """The ids themselves."""
+    return tuple(ids.texts()) if isinstance(ids, IdBlock) else ids
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +36,7 @@ class Outgoing:
     properties: bytes
     system_flag: int
     flag: int
-    message_ids: tuple[str, ...]
+    ids: MessageIds
     is_batch: bool
     sharding_keys: tuple[str, ...]
 
@@ -37,9 +46,14 @@ class Outgoing:
         return self.messages[0]
 
     @property
+    def message_ids(self) -> tuple[str, ...]:
+        """The ids of all messages."""
+        return as_texts(self.ids)
+
+    @property
     def message_id(self) -> str:
         """The id; those of a batch joined by commas, as in Java."""
-        return self.message_ids[0] if len(self.message_ids) == 1 else ",".join(self.message_ids)
+        return ",".join(self.message_ids)
 
 
 class Encoder:
@@ -79,16 +93,17 @@ class Encoder:
         body, system_flag = message.body, 0
         if self._over and len(body) >= self._over:
             body, system_flag = compress(body, self._compression, self._level)
+        extras = message.extras
         return Outgoing(
             (message,),
             with_namespace(message.topic, self._namespace) if self._namespace else message.topic,
             body,
             properties,
             system_flag,
-            message.flag,
+            extras.flag,
             (message_id,),
             False,  # noqa: FBT003 - keywords cost a microsecond on this path
-            () if message.sharding_key is None else (message.sharding_key,),
+            () if extras.sharding_key is None else (extras.sharding_key,),
         )
 
     def batch(self, messages: Sequence[Message]) -> Outgoing:
@@ -97,16 +112,12 @@ class Encoder:
         Raises:
             InvalidMessageError: they can't be one.
         """
-        if all_plain(messages, self._max_size):
-            outgoing = self.plain(messages)
+        bodies = plain_bodies(messages, self._max_size)
+        if bodies is not None:
+            outgoing = self.plain(messages, bodies)
         else:
             check_batch(messages, self._max_size)
-            ids = self._ids.next_many(len(messages))
-            items = [
-                encode_item(message.body, self.properties(message, message_id), message.flag)
-                for message, message_id in zip(messages, ids, strict=True)
-            ]
-            outgoing = self.joined(messages, ids, items)
+            outgoing = self._each(messages)
         if len(outgoing.body) > self._max_size:
             raise InvalidMessageError(
                 f"the batch has {len(outgoing.body)} bytes encoded: at most {self._max_size} "
@@ -114,20 +125,31 @@ class Encoder:
             )
         return outgoing
 
-    def plain(self, messages: Sequence[Message]) -> Outgoing:
-        """Messages that were checked, and have nothing but a body, as one request."""
-        ids = self._ids.next_many(len(messages))
+    def plain(self, messages: Sequence[Message], bodies: Sequence[bytes]) -> Outgoing:
+        """Messages that were checked, and have nothing but these bodies, as one request."""
+        if len(messages) > MOST_AT_ONCE:
+            return self._each(messages)
+        ids = self._ids.block(len(messages))
         return Outgoing(
             tuple(messages),
             with_namespace(messages[0].topic, self._namespace),
-            self.plain_items.encode([message.body for message in messages], ids),
+            self.plain_items.encode(bodies, ids),
             self._instance_id.encode(),
             0,
             0,
-            tuple(ids),
+            ids,
             is_batch=True,
             sharding_keys=(),
         )
+
+    def _each(self, messages: Sequence[Message]) -> Outgoing:
+        """Messages that were checked, encoded one by one, as one request."""
+        ids = self._ids.next_many(len(messages))
+        items = [
+            encode_item(message.body, self.properties(message, message_id), message.flag)
+            for message, message_id in zip(messages, ids, strict=True)
+        ]
+        return self.joined(messages, ids, items)
 
     def item(self, message: Message) -> tuple[str, bytes]:
         """The id of a message that was checked, and the message as it travels in a batch.
@@ -161,20 +183,23 @@ class Encoder:
     def properties(self, message: Message, message_id: str) -> bytes:
         """The properties of a message as brokers store them."""
         text = f"UNIQ_KEY\x01{message_id}\x02{self._instance_id}"
-        if message.tags is not None:
-            text += f"TAGS\x01{message.tags}\x02"
-        if message.keys is not None:
-            text += f"KEYS\x01{message.keys}\x02"
-        if message.sharding_key is not None:
-            text += f"__SHARDINGKEY\x01{message.sharding_key}\x02"
-        if not message.wait_store_ok:
+        extras = message.extras
+        if extras is PLAIN:
+            return text.encode()
+        if extras.tags is not None:
+            text += f"TAGS\x01{extras.tags}\x02"
+        if extras.keys is not None:
+            text += f"KEYS\x01{extras.keys}\x02"
+        if extras.sharding_key is not None:
+            text += f"__SHARDINGKEY\x01{extras.sharding_key}\x02"
+        if not extras.wait_store_ok:
             text += "WAIT\x01false\x02"
-        if message.delay_level:
-            text += f"DELAY\x01{message.delay_level}\x02"
-        if message.deliver_at is not None:
-            text += f"TIMER_DELIVER_MS\x01{round(message.deliver_at * 1000)}\x02"
-        if message.properties:
-            text += "".join([f"{k}\x01{v}\x02" for k, v in message.properties.items()])
+        if extras.delay_level:
+            text += f"DELAY\x01{extras.delay_level}\x02"
+        if extras.deliver_at is not None:
+            text += f"TIMER_DELIVER_MS\x01{round(extras.deliver_at * 1000)}\x02"
+        if extras.properties:
+            text += "".join([f"{k}\x01{v}\x02" for k, v in extras.properties.items()])
         data = text.encode()
         if len(data) > _MAX_PROPERTIES:
             raise InvalidMessageError(

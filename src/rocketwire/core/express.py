@@ -29,7 +29,7 @@ from rocketwire.core.send import Sender
 from rocketwire.core.stats import BUCKETS
 from rocketwire.core.targets import SendTarget
 from rocketwire.core.validate import check_message
-from rocketwire.message import Message, SendResult
+from rocketwire.message import PLAIN, Message, SendResult
 from rocketwire.wire.command import ONEWAY, Reply
 from rocketwire.wire.framing import MAX_FRAME
 from rocketwire.wire.send_request import PlainFrames, moment_of
@@ -203,6 +203,7 @@ class Express:
         self._route = instance.routes.get
         self._positions = sender.positions
         self._ids = instance.ids
+        self._next_number = instance.ids.numbers.__next__
         self._stale_after = sender.stale_after
         self._timeout = config.send_timeout
         self._max_size = config.max_message_size
@@ -217,7 +218,10 @@ class Express:
         Raises:
             InvalidMessageError: something is wrong with the message.
         """
-        if message.sharding_key is not None or not 0 < len(message.body) < self._too_large:
+        extras = message.extras
+        if (extras is not PLAIN and extras.sharding_key is not None) or not (
+            0 < len(message.body) < self._too_large
+        ):
             return None
         now = self._clock()
         lane = self._lanes.get(message.topic)
@@ -236,23 +240,13 @@ class Express:
             moment = self._look_at_clock(now)
         parcel = _new(Parcel)
         parcel.message = message
-        parcel.properties = None
-        if (
-            message.tags is not None
-            or message.keys is not None
-            or message.properties
-            or not message.wait_store_ok
-            or message.delay_level
-            or message.deliver_at is not None
-            or message.flag
-        ):
-            check_message(message, self._max_size)
-            parcel.number = self._ids.number()
-            parcel.moment = moment
-            parcel.properties = self._sender.encoder.properties(message, parcel.message_id)
+        parcel.moment = moment
+        parcel.number = self._next_number() & 0xFFFF
+        if extras is PLAIN:
+            parcel.properties = None
         else:
-            parcel.number = self._ids.number()
-            parcel.moment = moment
+            check_message(message, self._max_size)
+            parcel.properties = self._sender.encoder.properties(message, parcel.message_id)
         stops = lane.stops
         parcel.stop = stop = stops[self._positions.next(lane.topic) % len(stops)]
         entry = parcel.entry = stop.entry

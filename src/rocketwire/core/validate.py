@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from rocketwire.core.naming import FORBIDDEN_TOPICS, RETRY_PREFIX
 from rocketwire.errors import InvalidMessageError
-from rocketwire.message import Message
+from rocketwire.message import PLAIN, Message
 from rocketwire.wire.properties import RESERVED
 
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _MAX_TOPIC: Final = 127
 _MAX_LEVEL: Final = 18
 _SEPARATORS: Final = re.compile("[\x01\x02]")
+_JUST_MESSAGES: Final = {Message}
 # Topics are few and messages many: names that passed are not looked at again.
 _known_topics: set[str] = set()
 
@@ -48,15 +49,18 @@ def check_message(message: Message, max_size: int) -> None:
     size = len(message.body)
     if not 0 < size <= max_size:
         raise InvalidMessageError(_about_size(size, max_size))
-    if message.properties:
+    extras = message.extras
+    if extras is PLAIN:
+        return
+    if extras.properties:
         _check_properties(message)
-    if message.tags is not None:
-        _check_text("tags", message.tags)
-    if message.keys is not None:
-        _check_text("keys", message.keys)
-    if message.sharding_key is not None:
-        _check_text("sharding_key", message.sharding_key)
-    if message.delay_level or message.deliver_at is not None or message.flag:
+    if extras.tags is not None:
+        _check_text("tags", extras.tags)
+    if extras.keys is not None:
+        _check_text("keys", extras.keys)
+    if extras.sharding_key is not None:
+        _check_text("sharding_key", extras.sharding_key)
+    if extras.delay_level or extras.deliver_at is not None or extras.flag:
         _check_numbers(message)
 
 
@@ -106,30 +110,21 @@ def _check_numbers(message: Message) -> None:
         raise InvalidMessageError(f"flag is {message.flag!r}: an integer of 32 bits")
 
 
-def all_plain(messages: Sequence[Message], max_size: int) -> bool:
-    """Whether these are good messages of one topic that have a body and nothing else.
+def plain_bodies(messages: Sequence[Message], max_size: int) -> list[bytes] | None:
+    """The bodies of good messages of one topic that have nothing else.
 
-    False says nothing: ``check_batch`` looks closer.
+    None says nothing: ``check_batch`` looks closer.
     """
-    topic = messages[0].topic if messages and type(messages[0]) is Message else ""
+    if set(map(type, messages)) != _JUST_MESSAGES:
+        return None
+    topic = messages[0].topic
     if topic not in _known_topics or topic.startswith(RETRY_PREFIX):
-        return False
-    for message in messages:
-        if (
-            type(message) is not Message
-            or message.topic != topic
-            or message.tags is not None
-            or message.keys is not None
-            or message.properties
-            or message.sharding_key is not None
-            or message.delay_level
-            or message.deliver_at is not None
-            or message.flag
-            or not message.wait_store_ok
-            or not 0 < len(message.body) <= max_size
-        ):
-            return False
-    return True
+        return None
+    bodies = [m.body for m in messages if m.extras is PLAIN and m.topic == topic]
+    sizes = set(map(len, bodies))
+    if len(bodies) < len(messages) or not 0 < min(sizes) <= max(sizes) <= max_size:
+        return None
+    return bodies
 
 
 def check_batch(messages: Sequence[Message], max_size: int) -> None:

@@ -17,6 +17,7 @@ from rocketwire.errors import (
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, MessageQueue, SendStatus
 from rocketwire.testing.simulated_network import Answer, Hang, Refuse, Reset
+from rocketwire.wire.batch import decode_batch
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.properties import decode_properties
 from rocketwire.wire.route import TopicRoute
@@ -401,6 +402,17 @@ def test_a_batch_is_one_request_with_an_id_for_each() -> None:
     assert "UNIQ_KEY" not in world.stored[0][2].ext.get("i", "")
     assert len(result.message_ids) == 2
     assert result.message_id == ",".join(result.message_ids)
+
+
+def test_a_batch_of_more_than_the_numbers_of_one_moment_has_an_id_for_each() -> None:
+    world = World(1)
+    result = world.send([Message("T", b"x")] * 33_000)
+    ids = [
+        decode_properties(item.properties_raw.decode())["UNIQ_KEY"]
+        for item in decode_batch(world.stored[0][2].body)
+    ]
+    assert result.message_ids == tuple(ids)
+    assert len(set(ids)) == 33_000
 
 
 def test_a_batch_with_keys_of_different_queues_points_to_send_many() -> None:

@@ -5,7 +5,15 @@ import struct
 import pytest
 
 from rocketwire.errors import LocalProtocolError, RemoteProtocolError
-from rocketwire.wire.batch import ITEM_OVERHEAD, BatchItem, decode_batch, encode_batch, encode_item
+from rocketwire.wire.batch import (
+    ITEM_OVERHEAD,
+    BatchItem,
+    PlainItems,
+    decode_batch,
+    encode_batch,
+    encode_item,
+)
+from rocketwire.wire.message_id import IdBlock
 
 # protocol.md section 12.
 HELLO = bytes.fromhex(
@@ -85,3 +93,15 @@ def test_what_does_not_fit_is_refused(properties, flag, what):
 def test_the_largest_properties_fit():
     (item,) = decode_batch(encode_item(b"", b"x" * 32767, 0))
     assert len(item.properties_raw) == 32767
+
+
+@pytest.mark.parametrize("first", [0, 0xFE, 0x1FF, 0xFFFE, 0x12FFFE])
+def test_plain_items_are_what_they_would_be_one_by_one(first):
+    head = "7F00000100012A9F00000000" + "0012AB34"
+    bodies = [b"x" * (1 + number % 7) for number in range(600)]
+    ids = IdBlock(head, first, len(bodies))
+    items = PlainItems(b"UNIQ_KEY\x01", b"\x02INSTANCE_ID\x01n\x02", len(head) + 4)
+    properties = [f"UNIQ_KEY\x01{text}\x02INSTANCE_ID\x01n\x02".encode() for text in ids.texts()]
+    body = items.encode(bodies, ids)
+    assert body == encode_batch(zip(bodies, properties, [0] * len(bodies), strict=True))
+    assert len(body) == sum(map(len, bodies)) + items.overhead * len(bodies)

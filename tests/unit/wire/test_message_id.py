@@ -110,6 +110,33 @@ def test_many_ids_differ_and_continue_the_count():
     assert ids.next_many(0) == []
 
 
+def test_a_block_of_ids_is_what_single_ids_would_have_been():
+    _, ids = maker()
+    _, same = maker()
+    block = ids.block(300)
+    assert list(block.texts()) == [same.next() for _ in range(300)]
+    assert block.text(299) == list(block.texts())[-1]
+    assert ids.next() == same.next()
+
+
+def test_a_block_goes_on_after_the_counter_comes_round():
+    clock, _ = maker()
+    ids = MessageIdMaker(IP, 1, 1, lambda: clock.now, 0x1FFFE, month=utc_month)
+    counters = [decode_message_id(text).counter for text in ids.block(4).texts()]
+    assert counters == [0xFFFE, 0xFFFF, 0, 1]
+
+
+def test_a_block_has_no_gap_when_others_take_numbers_meanwhile():
+    _, ids = maker()
+
+    def disturbed():
+        yield from (5, 7)
+        yield from (9, 10)
+
+    ids.numbers = disturbed()
+    assert [decode_message_id(text).counter for text in ids.block(2).texts()] == [9, 10]
+
+
 def test_the_clock_is_read_again_before_the_counter_comes_round():
     clock, _ = maker()
 
