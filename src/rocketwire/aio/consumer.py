@@ -8,7 +8,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.group_session import GroupSession
@@ -249,30 +249,31 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
 
     async def _work(self, handler: Handler) -> None:
         loop, workload, tracer = self._loop, self._workload, self._tracer
-        is_batch, is_coroutine = self._config.batch > 1, is_coroutine_function(handler)
+        is_coroutine = is_coroutine_function(handler)
         turn = loop.time()
         while (work := self._next_now() or await self._next()) is not None:
-            trace = None if tracer is None else tracer.begin(work.messages)
-            code = EXCEPTION
-            try:
-                result = handler(work.messages if is_batch else work.messages[0])
-                if is_coroutine or isinstance(result, Awaitable):
-                    result = await result
-            except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
-                _log.warning("a handler failed at %s", work.messages[0].message_id, exc_info=error)
-                self._failed(work, Retry(), error)
-            except BaseException:
-                workload.release(work)
-                raise
+            given: Any = work.given
+            while given is not None:
+                trace = None if tracer is None else tracer.begin(work.messages)
+                try:
+                    result = handler(given)
+                    if is_coroutine or isinstance(result, Awaitable):
+                        result = await result
+                except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
+                    result = Failure(error)
+                except BaseException:
+                    workload.release(work)
+                    raise
+                retry = None if result is None else wanted_retry(result, given)
+                if tracer is not None:
+                    tracer.end(trace, trace_code(result, retry))
+                if retry is not None:
+                    self._failed(work, retry, error_of(result))
+                    break
+                # Not one more after a stop, and those that wait go to other members.
+                given = None if self._stop_wanted or self._is_leaving else workload.go_on(work)
             else:
-                retry = None if result is None else wanted_retry(result)
-                code = SUCCESS if retry is None else FAILED
-                if retry is None:
-                    workload.finish(work)
-                else:
-                    self._failed(work, retry, None)
-            if tracer is not None:
-                tracer.end(trace, code)
+                workload.finish(work)
             if loop.time() - turn > _TURN:
                 await asyncio.sleep(0)
                 turn = loop.time()
@@ -302,8 +303,10 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
             try:
                 await waiter
             except asyncio.CancelledError:
-                with contextlib.suppress(ValueError):
+                if waiter in self._waiters:
                     self._waiters.remove(waiter)
+                else:
+                    self._wake(1)  # it was to take something, and to wake the next
                 raise
         return None
 
@@ -365,7 +368,7 @@ class _Iteration:
                 await consumer.leave()
             consumer._stop_wanted = False  # noqa: SLF001
             raise StopAsyncIteration
-        return work.messages if consumer._config.batch > 1 else work.messages[0]  # noqa: SLF001
+        return cast("StoredMessage | list[StoredMessage]", work.given)
 
     def __del__(self) -> None:
         work = self._in_hand
@@ -373,11 +376,34 @@ class _Iteration:
             self._consumer._workload.release(work)  # noqa: SLF001
 
 
-def wanted_retry(result: object) -> Retry | None:
+class Failure:
+    """In place of a handler's result: it raised."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def wanted_retry(result: object, given: StoredMessage | list[StoredMessage]) -> Retry | None:
     """What a handler's result asks for."""
     if isinstance(result, Retry):
         return result
+    if isinstance(result, Failure):
+        first = given[0] if isinstance(given, list) else given
+        _log.warning("a handler failed at %s", first.message_id, exc_info=result.error)
+        return Retry()
     return Retry() if result is Retry else None
+
+
+def error_of(result: object) -> Exception | None:
+    """What a handler raised, if it did."""
+    return result.error if isinstance(result, Failure) else None
+
+
+def trace_code(result: object, retry: Retry | None) -> int:
+    """What a trace says of a handler's result."""
+    if isinstance(result, Failure):
+        return EXCEPTION
+    return SUCCESS if retry is None else FAILED
 
 
 def is_coroutine_function(handler: Handler) -> bool:

@@ -139,8 +139,7 @@ class Group:
 
     def floors(self, queues: Iterable[ProcessQueue]) -> dict[MessageQueue, int]:
         """How far queues are handled, without a gap."""
-        with self.workload.lock:
-            return {held.queue: held.floor for held in queues}
+        return self.workload.floors(queues)
 
     @property
     def needs_locks(self) -> bool:

@@ -1,7 +1,8 @@
 """What a member of a group holds of one queue: messages, and how far it has come.
 
 The offset that may be committed is the first one that is not handled yet, whatever was handled
-behind it. All of it is guarded by one lock, the workload's, because handlers may run on threads.
+behind it. All of it is guarded by one lock, the workload's, because handlers may run on threads; but
+from the left of ``waiting`` they take without it.
 """
 
 from __future__ import annotations
@@ -130,16 +131,30 @@ class ProcessQueue:
         self.next_offset = offset
         self.committed = None
         self.stride = 0
-        self.waiting.clear()
+        self._take_waiting()
         self._order.clear()
         self._settled.clear()
         self.held = self.held_bytes = 0
 
     def forget_waiting(self) -> None:
         """Drop what no handler has seen. The floor stays below it: it is not handled."""
-        self.held -= len(self.waiting)
-        self.held_bytes -= weigh(tuple(self.waiting))
-        self.waiting.clear()
+        waiting = self._take_waiting()
+        self.held -= len(waiting)
+        self.held_bytes -= weigh(waiting)
+
+    def _take_waiting(self) -> list[StoredMessage]:
+        """All that waits; handlers which go on with this queue find nothing more.
+
+        One by one, because they take without a lock. And from now on in another place: what comes
+        after a fresh start is not for those who began before it.
+        """
+        waiting, self.waiting = self.waiting, deque()
+        taken: list[StoredMessage] = []
+        try:
+            while True:
+                taken.append(waiting.popleft())
+        except IndexError:
+            return taken
 
     def put_down(self) -> None:
         """A handler is done with something of it; ``in_hand`` counted that it had it."""

@@ -20,7 +20,7 @@ from rocketwire.core.received import tried_again
 from rocketwire.core.workload import Work
 from rocketwire.errors import ConfigError, ConnectFailedError, RocketMQError
 from rocketwire.hooks import QueueEvent, RetryEvent, call_hooks
-from rocketwire.message import StoredMessage
+from rocketwire.message import MessageQueue, StoredMessage
 from rocketwire.wire import headers
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 
@@ -226,22 +226,23 @@ def keep_watch(group: Group) -> Op[None]:
     while True:
         yield from sleep(clock() + min(limit / 4, 60.0))
         overdue = group.workload.overdue(clock() - limit)
-        told &= set(overdue)
-        for work in overdue:
+        told &= overdue.keys()
+        for work, messages in overdue.items():
             if work not in told:
                 told.add(work)
-                _report(group, work, limit)
-                if not group.config.ordered and group.workload.abandon(work):
-                    group.start(_take_away(group, work))
+                _report(group, work.process_queue.queue, messages, limit)
+                if not group.config.ordered and (taken := group.workload.abandon(work)):
+                    group.start(_take_away(group, taken))
 
 
-def _report(group: Group, work: Work, limit: float) -> None:
-    first = work.messages[0]
-    why = f"a handler has been at {first.message_id} for over {limit:.0f} s"
-    log.error("%s: %s", work.process_queue.queue, why)
-    group.counters.overdue += len(work.messages)
+def _report(
+    group: Group, queue: MessageQueue, messages: Sequence[StoredMessage], limit: float
+) -> None:
+    why = f"a handler has been at {messages[0].message_id} for over {limit:.0f} s"
+    log.error("%s: %s", queue, why)
+    group.counters.overdue += len(messages)
     if group.hooks.handler_overdue:
-        event = QueueEvent(group.instance.wall(), group.name, work.process_queue.queue, why)
+        event = QueueEvent(group.instance.wall(), group.name, queue, why)
         call_hooks(group.hooks.handler_overdue, event)
 
 

@@ -4,20 +4,25 @@ Concurrent: any message of any queue, queues in turn. Ordered: a queue is in one
 time, only while its lock is ours, and a failure keeps it back for a moment while others go on.
 
 Handlers may run on threads, so everything here happens under one lock. ``on_ready`` is called with
-the lock held and must only wake somebody.
+the lock held and must only wake so many. For single messages it is one: who takes work wakes the
+next, so that all are awake where handlers are slow, and one may be done before others have got up.
+
+The exception is ``go_on``. A lock for every message made threads with quick handlers do little but
+wait for one another, so whoever has a piece of work may take the next message of its queue without
+it, for a moment. Messages that wait stay where all can take them: nobody waits behind a slow one.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from rocketwire.core.process_queue import ProcessQueue
 from rocketwire.core.received import weigh
-from rocketwire.message import StoredMessage
+from rocketwire.message import MessageQueue, StoredMessage
 
 
 class Limits(NamedTuple):
@@ -30,14 +35,31 @@ class Limits(NamedTuple):
     bytes: int = 64 * 1024 * 1024
 
 
+#: How long a handler goes on with one queue before it looks for others. Short: what it has done
+#: is settled then.
+SLICE: Final = 0.001
+
+
 @dataclass(slots=True, eq=False)
 class Work:
-    """Messages of one queue in one handler's hand."""
+    """Messages of one queue in one handler's hand.
+
+    A handler of single messages has one of them in ``messages`` at a time, and those that it is
+    done with in ``done``. Each moves by one call that no other thread can come between.
+    """
 
     process_queue: ProcessQueue
     messages: list[StoredMessage]
     epoch: int
     began: float
+    #: What the handler is called with first: a message, or a list of them.
+    given: Any
+    #: Where further messages are taken from; None for a handler of lists.
+    source: deque[StoredMessage] | None = None
+    #: When to look for others.
+    until: float = 0.0
+    #: Handled, and not settled yet.
+    done: list[StoredMessage] = field(default_factory=list)
     #: Whether it took too long and was taken care of without its handler.
     is_abandoned: bool = False
 
@@ -118,6 +140,7 @@ class Workload:
         """
         limits = self._limits
         with self.lock:
+            self._settle_all_done()
             why: str | None = None
             if queue.held >= limits.queue_messages:
                 why = f"{queue.held} messages are held of it"
@@ -146,22 +169,59 @@ class Workload:
         while line:
             queue = line.popleft()
             queue.is_listed = False
-            if not self._may_hand_out(queue):
-                continue
-            waiting = queue.waiting
-            if self.batch == 1:
-                messages = [waiting.popleft()]
-            else:
-                count = min(self.batch, len(waiting))
-                messages = [waiting.popleft() for _ in range(count)]
-            queue.in_hand += 1
-            if waiting and not self.ordered:
-                queue.is_listed = True
-                line.append(queue)
-            work = Work(queue, messages, queue.epoch, self._clock())
-            self._works.add(work)
-            return work
+            messages = self._take(queue) if self._may_hand_out(queue) else None
+            if messages:
+                return self._hand_out(queue, messages)
         return None
+
+    def _take(self, queue: ProcessQueue) -> list[StoredMessage]:
+        """Up to a batch of messages; none if others have just taken the last ones."""
+        waiting = queue.waiting
+        try:
+            if self.batch == 1:
+                return [waiting.popleft()]
+        except IndexError:
+            return []
+        # Handlers of lists take nothing without the lock.
+        return [waiting.popleft() for _ in range(min(self.batch, len(waiting)))]
+
+    def _hand_out(self, queue: ProcessQueue, messages: list[StoredMessage]) -> Work:
+        queue.in_hand += 1
+        if queue.waiting and not self.ordered:
+            queue.is_listed = True
+            self._line.append(queue)
+        now = self._clock()
+        if self.batch == 1:
+            if self._line:
+                # Whether one can do it all is not known before: with quick handlers it can.
+                self.on_ready(1)
+            until = now + SLICE
+            work = Work(queue, messages, queue.epoch, now, messages[0], queue.waiting, until)
+        else:
+            work = Work(queue, messages, queue.epoch, now, messages)
+        self._works.add(work)
+        return work
+
+    def go_on(self, work: Work) -> StoredMessage | None:
+        """A handler is done with a message: the next one for it, None if it should ``finish``.
+
+        Only for the thread that has the work, and without the lock.
+        """
+        source, messages = work.source, work.messages
+        if source is None:
+            return None
+        now = self._clock()
+        try:
+            work.done.append(messages.pop())
+            if now >= work.until or (self._needs_lock and now >= work.process_queue.locked_until):
+                return None
+            message = source.popleft()
+        except IndexError:  # it was taken away, or there is nothing more
+            return None
+        # In this order: who looks for handlers that hang must not find it with the old moment.
+        work.began = now
+        messages.append(message)
+        return message
 
     def _may_hand_out(self, queue: ProcessQueue) -> bool:
         if queue.is_dropped or not queue.waiting:
@@ -174,12 +234,16 @@ class Workload:
         return not queue.in_hand and now >= queue.resume_at
 
     def _list(self, queue: ProcessQueue) -> None:
-        """Put a queue into the line if a worker could take something of it."""
+        """Put a queue into the line, and wake somebody, if there is something to take."""
+        self._line_up(queue)
+        if queue.is_listed:
+            is_one = self.ordered or self.batch == 1
+            self.on_ready(1 if is_one else -(-len(queue.waiting) // self.batch))
+
+    def _line_up(self, queue: ProcessQueue) -> None:
         if not queue.is_listed and self._may_hand_out(queue):
             queue.is_listed = True
             self._line.append(queue)
-        if queue.is_listed:
-            self.on_ready(1 if self.ordered else -(-len(queue.waiting) // self.batch))
 
     def look_again(self, queue: ProcessQueue) -> None:
         """Something changed for a queue: its lock came back, or its pause is over."""
@@ -200,14 +264,16 @@ class Workload:
         with self.lock:
             if work.is_abandoned:
                 return False
-            self._settle(work, work.messages)
-            self.handled += len(work.messages)
-            if self.ordered:
-                self._close(work)
-            elif work in self._works:
-                # Nothing becomes free by it, so that nobody need be woken.
+            self._settle_done(work)
+            if work.messages:
+                self._settle(work, work.messages)
+                self.handled += len(work.messages)
+            if work in self._works:
+                # Nobody is woken, be a queue free again by it: who has finished looks for more.
                 self._works.remove(work)
                 work.process_queue.put_down()
+                if self.ordered:
+                    self._line_up(work.process_queue)
             return True
 
     def settle(self, work: Work, message: StoredMessage) -> None:
@@ -253,6 +319,20 @@ class Workload:
             queue.is_full = False
             queue.bell.ring()
 
+    def _settle_done(self, work: Work) -> None:
+        """Settle what a handler is done with, be it at the next message already."""
+        done = work.done
+        # Its thread may append meanwhile, and nobody but us takes away.
+        if count := len(done):
+            self._settle(work, done[:count])
+            self.handled += count
+            del done[:count]
+
+    def _settle_all_done(self) -> None:
+        for work in self._works:
+            if work.done:
+                self._settle_done(work)
+
     def _has_room(self, queue: ProcessQueue) -> bool:
         # Half empty, not one below the limit: a pull for each message would be dear.
         limits = self._limits
@@ -267,23 +347,54 @@ class Workload:
         if work not in self._works:
             return
         self._works.discard(work)
+        self._settle_done(work)
         work.process_queue.put_down()
         self._list(work.process_queue)
 
     # -- looking -----------------------------------------------------------------------------
 
-    def overdue(self, before: float) -> list[Work]:
-        """Work that began before a moment and is not done."""
+    def floors(self, queues: Iterable[ProcessQueue]) -> dict[MessageQueue, int]:
+        """How far queues are handled, without a gap."""
         with self.lock:
-            return [w for w in self._works if w.began < before and not w.is_abandoned]
+            self._settle_all_done()
+            return {queue.queue: queue.floor for queue in queues}
 
-    def abandon(self, work: Work) -> bool:
-        """Take work away from a handler that does not end; False if it just has."""
+    def overdue(self, before: float) -> dict[Work, tuple[StoredMessage, ...]]:
+        """Work that began before a moment and is not done, and which messages it is about."""
+        with self.lock:
+            late = [w for w in self._works if w.began < before and not w.is_abandoned]
+            found = {work: tuple(work.messages) for work in late}
+            return {work: messages for work, messages in found.items() if messages}
+
+    def abandon(self, work: Work) -> Work | None:
+        """Take from a handler that does not end what it has; None if it just has ended.
+
+        Returns:
+            Work in its place, which the handler knows nothing of.
+        """
         with self.lock:
             if work.is_abandoned or work not in self._works:
-                return False
+                return None
+            messages = self._take_from_hand(work)
+            if not messages:
+                return None
+            self._settle_done(work)
             work.is_abandoned = True
-            return True
+            taken = Work(work.process_queue, messages, work.epoch, work.began, None)
+            taken.is_abandoned = True
+            self._works.remove(work)
+            self._works.add(taken)
+            return taken
+
+    @staticmethod
+    def _take_from_hand(work: Work) -> list[StoredMessage]:
+        if work.source is None:
+            return list(work.messages)  # the handler may still be reading its list
+        try:
+            # Whoever pops the message has it: this thread, or the one that comes from its handler.
+            return [work.messages.pop()]
+        except IndexError:
+            return []
 
     @property
     def in_hand(self) -> int:

@@ -1,15 +1,13 @@
 """The blocking consumer: a member of a group whose handlers are threads.
 
 The membership itself (pulls, heartbeats, rebalancing, offsets) is the asyncio consumer's, on a
-thread with a loop: it must go on while handlers block. Handler threads take messages straight from
-the workload and settle them there; only what failed goes through the loop.
+thread with a loop: it must go on while handlers block. See ``member``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import queue
 import threading
@@ -19,115 +17,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rocketwire.aio.consumer import (
-    AsyncConsumer,
-    Handler,
-    is_coroutine_function,
-    make_workload,
-    wanted_retry,
-)
+from rocketwire.aio.consumer import Handler, is_coroutine_function
 from rocketwire.consumer_config import ConsumerConfig
-from rocketwire.core.consume_trace import EXCEPTION, FAILED, SUCCESS, ConsumeTracer
 from rocketwire.core.consumer_stats import ConsumerStats
 from rocketwire.core.pull import TagFilter, tag_filter
-from rocketwire.core.send_back import Retry
 from rocketwire.core.validate import check_topic
-from rocketwire.core.workload import Work, Workload
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.registry import make_config
 from rocketwire.sync.loop_thread import LoopThread
-
-_log = logging.getLogger("rocketwire.consumer")
+from rocketwire.sync.member import Member
 
 T = TypeVar("T")
 _live: weakref.WeakSet[Consumer] = weakref.WeakSet()
 #: What a forked child inherited and must not touch: the parent still uses it.
 _left_behind: list[object] = []
-
-
-class _Member(AsyncConsumer):
-    """An asyncio consumer whose messages are taken by threads."""
-
-    def __init__(self, config: ConsumerConfig, subscriptions: Mapping[str, TagFilter]) -> None:
-        self._prepare(config)
-        self._subscriptions = dict(subscriptions)
-        self._ready = threading.Condition(threading.Lock())
-
-    def _make_workload(self) -> Workload:
-        # Whoever need not wait takes the lock itself: going through the condition costs a call.
-        lock = threading.Lock()
-        ready = self._ready = threading.Condition(lock)
-        workload = make_workload(self._config, lock, self._instance.clock)
-        workload.on_ready = ready.notify
-        return workload
-
-    def _wake_all(self) -> None:
-        super()._wake_all()
-        with self._ready:
-            self._ready.notify_all()
-
-    def next_work(self) -> Work | None:
-        """Wait for the next piece of work; None when it is time to stop. For any thread."""
-        workload, ready = self._workload, self._ready
-        with workload.lock:
-            while self._session is not None and not (self._stop_wanted or self._is_leaving):
-                work = workload.next_work()
-                if work is not None:
-                    return work
-                ready.wait()
-        return None
-
-    def succeeded(self, work: Work) -> None:
-        """A handler is done."""
-        self._workload.finish(work)
-
-    def release(self, work: Work) -> None:
-        """A handler did not do it."""
-        self._workload.release(work)
-
-    def failed(self, work: Work, retry: Retry, error: Exception | None) -> None:
-        """A handler failed; what follows happens on the loop."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the message stays unhandled
-            self._loop.call_soon_threadsafe(self._failed, work, retry, error)
-
-    def resubscribe(self, subscriptions: Mapping[str, TagFilter]) -> None:
-        """Want something else from now on. On the loop's thread."""
-        self._subscriptions = dict(subscriptions)
-        self._resubscribe()
-
-    def ended(self) -> None:
-        """``run`` or an iteration is over; a later one may begin."""
-        self._stop_wanted = False
-
-    @property
-    def tracer(self) -> ConsumeTracer | None:
-        """Records what handlers do."""
-        return self._tracer
-
-    @property
-    def is_member(self) -> bool:
-        """Whether the group knows us."""
-        return self._session is not None
-
-    def let_go(self) -> None:
-        """In a forked child: close the inherited sockets, which the parent goes on using.
-
-        Only the child's descriptors are closed. Closing the transports would do more: their
-        selector is shared with the parent.
-        """
-        drivers = [self._driver, self._upkeep_driver]
-        if self._session is not None:
-            drivers += self._session.drivers
-        numbers = [number for driver in drivers for number in driver.descriptors()]
-        if self._file is not None:
-            numbers.append(self._file.descriptor)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for number in numbers:
-            with contextlib.suppress(OSError):
-                os.dup2(nothing, number)
-        os.close(nothing)
-        self._state = "closed"
 
 
 class Consumer:
@@ -158,7 +62,7 @@ class Consumer:
         self._subscriptions: dict[str, TagFilter] = {}
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None
-        self._member: _Member | None = None
+        self._member: Member | None = None
         # Safe to fill from a signal handler, whatever the interrupted thread was doing.
         self._stops: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._stop_wanted = False
@@ -178,7 +82,7 @@ class Consumer:
             if self._state == "new":
                 thread = LoopThread("rocketwire-consumer")
                 thread.start()
-                member = _Member(self._config, self._subscriptions)
+                member = Member(self._config, self._subscriptions)
                 try:
                     thread.run(member.start())
                 except BaseException:
@@ -222,7 +126,7 @@ class Consumer:
         """Finish what is in hand, commit, and leave the group; a second call does nothing."""
         self._call(lambda member: member.leave())
 
-    def _call(self, make: Callable[[_Member], Any]) -> Any:
+    def _call(self, make: Callable[[Member], Any]) -> Any:
         """Run a coroutine of the member on its loop."""
         thread, member = self._thread, self._member
         if self._state != "running" or thread is None or member is None:
@@ -319,38 +223,15 @@ class Consumer:
         if self._member is not None:
             self._member.ended()
 
-    def _work(self, member: _Member, handler: Handler) -> None:
+    def _work(self, member: Member, handler: Handler) -> None:
         try:
             if is_coroutine_function(handler):
                 with asyncio.Runner() as runner:
-                    self._handle_all(member, lambda given: runner.run(handler(given)))
+                    member.handle_all(lambda given: runner.run(handler(given)))
             else:
-                self._handle_all(member, handler)
+                member.handle_all(handler)
         except BaseException as error:  # noqa: BLE001 - it is raised by run()
             self._stops.put(error)
-
-    def _handle_all(self, member: _Member, call: Handler) -> None:
-        is_batch, tracer = self._config.batch > 1, member.tracer
-        while (work := member.next_work()) is not None:
-            trace = None if tracer is None else tracer.begin(work.messages)
-            code = EXCEPTION
-            try:
-                result = call(work.messages if is_batch else work.messages[0])
-            except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
-                _log.warning("a handler failed at %s", work.messages[0].message_id, exc_info=error)
-                member.failed(work, Retry(), error)
-            except BaseException:
-                member.release(work)
-                raise
-            else:
-                retry = None if result is None else wanted_retry(result)
-                code = SUCCESS if retry is None else FAILED
-                if retry is None:
-                    member.succeeded(work)
-                else:
-                    member.failed(work, retry, None)
-            if tracer is not None:
-                tracer.end(trace, code)
 
     def __iter__(self) -> Iterator[Any]:
         """Messages one by one (lists, where ``batch`` is above 1).
@@ -366,7 +247,7 @@ class Consumer:
             if work is None:
                 break
             try:
-                yield work.messages if self._config.batch > 1 else work.messages[0]
+                yield work.given
             except BaseException:  # the loop was left: nobody said that it is handled
                 member.release(work)
                 raise

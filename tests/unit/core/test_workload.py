@@ -10,7 +10,7 @@ from tests.unit.core.test_process_queue import message
 from rocketwire.core.bell import Bell
 from rocketwire.core.process_queue import ProcessQueue
 from rocketwire.core.received import tried_again
-from rocketwire.core.workload import Limits, Work, Workload
+from rocketwire.core.workload import SLICE, Limits, Work, Workload
 from rocketwire.message import MessageQueue
 from rocketwire.testing.virtual_clock import VirtualClock
 
@@ -67,6 +67,18 @@ def test_workers_are_woken_for_as_many_batches_as_there_are():
     bench = Bench(batch=4)
     bench.queue(0, 9)
     assert bench.woken == [3]
+
+
+def test_who_takes_a_message_wakes_the_next_as_long_as_there_is_more():
+    bench = Bench()
+    bench.queue(0, 3)
+    assert bench.woken == [1]
+    bench.take()
+    assert bench.woken == [1, 1]
+    bench.take()
+    assert bench.woken == [1, 1, 1]
+    bench.take()
+    assert bench.woken == [1, 1, 1], "nothing is left"
 
 
 def test_completions_out_of_order_commit_nothing_past_the_first_open_one():
@@ -190,17 +202,191 @@ def test_released_work_is_handed_out_again():
     assert bench.take_offsets() == (0, [1])
 
 
-def test_work_that_was_taken_away_is_not_settled_by_its_handler():
-    bench = Bench()
-    queue = bench.queue(0, 1)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_work_that_was_taken_away_is_not_settled_by_its_handler(batch):
+    bench = Bench(batch=batch)
+    queue = bench.queue(0, batch)
     work = bench.take()
+    messages = tuple(work.messages)
     bench.clock.advance(10.0)
-    assert bench.workload.overdue(105.0) == [work]
-    assert bench.workload.abandon(work)
-    assert not bench.workload.abandon(work)
+    assert bench.workload.overdue(105.0) == {work: messages}
+    taken = bench.workload.abandon(work)
+    assert tuple(taken.messages) == messages
+    assert bench.workload.abandon(work) is None
+    assert bench.workload.overdue(105.0) == {}, "it is told once"
+    assert bench.workload.go_on(work) is None
     assert not bench.workload.finish(work)
-    assert queue.floor == 0
-    assert bench.workload.handled == 0
+    bench.workload.release(work)
+    assert (queue.floor, queue.in_hand, bench.workload.handled) == (0, 1, 0)
+    for one in messages:
+        bench.workload.settle(taken, one)
+    bench.workload.close(taken)
+    assert (queue.floor, queue.in_hand, bench.workload.held) == (batch, 0, 0)
+
+
+# Going on without the lock
+
+
+def offsets(messages) -> list[int]:
+    return [m.offset for m in messages]
+
+
+def test_a_handler_goes_on_with_its_queue_until_nothing_waits():
+    bench = Bench()
+    queue = bench.queue(0, 3)
+    work = bench.take()
+    given = [work.given, bench.workload.go_on(work), bench.workload.go_on(work)]
+    assert offsets(given) == [0, 1, 2]
+    assert bench.workload.go_on(work) is None
+    assert bench.workload.finish(work)
+    assert (queue.floor, queue.in_hand, bench.workload.handled) == (3, 0, 3)
+    assert bench.take() is None
+
+
+def test_a_handler_looks_for_other_queues_after_a_moment():
+    bench = Bench()
+    bench.queue(0, 3)
+    bench.queue(1, 1)
+    work = bench.take()
+    bench.clock.advance(SLICE / 2)
+    assert bench.workload.go_on(work).offset == 1
+    bench.clock.advance(SLICE / 2)
+    assert bench.workload.go_on(work) is None
+    bench.workload.finish(work)
+    assert bench.take_offsets() == (1, [0])
+
+
+def test_a_slow_handler_takes_nothing_along_that_others_could_do():
+    bench = Bench()
+    bench.queue(0, 40)
+    stuck = bench.take()
+    other = bench.take()
+    given = [other.given]
+    while (following := bench.workload.go_on(other)) is not None:
+        given.append(following)
+    assert offsets(given) == list(range(1, 40))
+    assert offsets(stuck.messages) == [0]
+
+
+def test_what_is_done_counts_while_the_handler_is_at_the_next_one():
+    bench = Bench()
+    queue = bench.queue(0, 5)
+    work = bench.take()
+    bench.workload.go_on(work)
+    bench.workload.go_on(work)
+    assert bench.workload.floors([queue]) == {queue.queue: 2}
+    assert (bench.workload.handled, bench.workload.held) == (2, 3)
+    bench.workload.finish(work)
+    assert (queue.floor, bench.workload.handled, bench.workload.held) == (3, 3, 2)
+
+
+def test_a_queue_is_not_full_of_what_is_done():
+    bench = Bench(limits=Limits(queue_messages=3))
+    queue = bench.queue(0, 3)
+    work = bench.take()
+    bench.workload.go_on(work)
+    assert bench.workload.full(queue) is None
+
+
+def test_a_handler_that_hangs_loses_its_message_and_keeps_what_it_has_done():
+    bench = Bench()
+    queue = bench.queue(0, 4)
+    work = bench.take()
+    bench.workload.go_on(work)
+    bench.clock.advance(10.0)
+    ((late, messages),) = bench.workload.overdue(105.0).items()
+    assert (late, offsets(messages)) == (work, [1])
+    taken = bench.workload.abandon(work)
+    assert offsets(taken.messages) == [1]
+    assert (queue.floor, bench.workload.handled) == (1, 1)
+    assert bench.workload.go_on(work) is None, "it has come back, too late"
+    assert not bench.workload.finish(work)
+    assert bench.take_offsets() == (0, [2]), "the others were not behind it"
+
+
+def test_a_handler_is_not_overdue_because_of_what_it_did_before():
+    bench = Bench()
+    bench.queue(0, 2)
+    work = bench.take()
+    work.until = 200.0
+    bench.clock.advance(10.0)
+    bench.workload.go_on(work)
+    assert bench.workload.overdue(105.0) == {}
+
+
+def test_a_failed_message_is_the_only_one_of_its_work_that_comes_again():
+    bench = Bench()
+    queue = bench.queue(0, 4)
+    work = bench.take()
+    bench.workload.go_on(work)
+    assert offsets(work.messages) == [1]
+    bench.workload.put_back(work, work.messages)
+    bench.workload.close(work)
+    assert (queue.floor, bench.workload.handled, queue.in_hand) == (1, 1, 0)
+    assert bench.take_offsets() == (0, [1])
+
+
+def test_a_dropped_queue_gives_a_handler_nothing_more():
+    bench = Bench()
+    queue = bench.queue(0, 5)
+    work = bench.take()
+    bench.workload.go_on(work)
+    bench.workload.drop(queue)
+    assert bench.workload.go_on(work) is None
+    bench.workload.finish(work)
+    assert (queue.floor, queue.in_hand, bench.workload.held) == (2, 0, 0)
+
+
+def test_a_fresh_start_gives_a_handler_from_before_nothing_more():
+    """It would settle new messages as old ones, and their queue would stand still."""
+    bench = Bench()
+    queue = bench.queue(0, 5)
+    work = bench.take()
+    bench.workload.restart(queue, 500)
+    bench.put(queue, 2)
+    assert bench.workload.go_on(work) is None
+    bench.workload.finish(work)
+    assert queue.floor == 500
+    fresh = bench.take()
+    bench.workload.go_on(fresh)
+    bench.workload.go_on(fresh)
+    bench.workload.finish(fresh)
+    assert (queue.floor, bench.workload.held, queue.in_hand) == (502, 0, 0)
+
+
+def test_an_ordered_queue_stays_in_the_hand_that_goes_on():
+    bench = Bench(ordered=True)
+    queue = bench.queue(0, 3)
+    work = bench.take()
+    assert bench.workload.go_on(work).offset == 1
+    assert bench.take() is None
+    bench.clock.advance(SLICE)
+    assert bench.workload.go_on(work) is None
+    assert bench.take() is None, "it is not finished yet"
+    bench.workload.finish(work)
+    assert queue.floor == 2
+    assert bench.take_offsets() == (0, [2])
+
+
+def test_nobody_goes_on_with_an_ordered_queue_whose_lock_was_lost():
+    bench = Bench(ordered=True)
+    queue = bench.queue(0, 3)
+    work = bench.take()
+    queue.locked_until = 100.0
+    assert bench.workload.go_on(work) is None
+    bench.workload.finish(work)
+    assert queue.floor == 1
+    assert bench.take() is None
+
+
+def test_lists_are_finished_one_by_one():
+    bench = Bench(batch=2)
+    queue = bench.queue(0, 4)
+    work = bench.take()
+    assert offsets(work.given) == [0, 1]
+    assert bench.workload.go_on(work) is None
+    bench.workload.finish(work)
+    assert (queue.floor, bench.workload.handled) == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""The membership of a blocking consumer, and the threads that handle its messages.
+
+The membership is the asyncio consumer's. Handler threads take messages straight from the workload
+and settle them there; only what failed goes through the loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from rocketwire.aio.consumer import (
+    AsyncConsumer,
+    Failure,
+    Handler,
+    error_of,
+    make_workload,
+    trace_code,
+    wanted_retry,
+)
+from rocketwire.consumer_config import ConsumerConfig
+from rocketwire.core.pull import TagFilter
+from rocketwire.core.send_back import Retry
+from rocketwire.core.workload import Work, Workload
+
+
+class Member(AsyncConsumer):
+    """An asyncio consumer whose messages are taken by threads."""
+
+    def __init__(self, config: ConsumerConfig, subscriptions: Mapping[str, TagFilter]) -> None:
+        self._prepare(config)
+        self._subscriptions = dict(subscriptions)
+        self._ready = threading.Condition(threading.Lock())
+
+    def _make_workload(self) -> Workload:
+        # Whoever need not wait takes the lock itself: going through the condition costs a call.
+        lock = threading.Lock()
+        ready = self._ready = threading.Condition(lock)
+        workload = make_workload(self._config, lock, self._instance.clock)
+        workload.on_ready = ready.notify
+        return workload
+
+    def _wake_all(self) -> None:
+        super()._wake_all()
+        with self._ready:
+            self._ready.notify_all()
+
+    # -- for handler threads -----------------------------------------------------------------
+
+    def next_work(self) -> Work | None:
+        """Wait for the next piece of work; None when it is time to stop."""
+        workload, ready = self._workload, self._ready
+        with workload.lock:
+            while self._session is not None and not (self._stop_wanted or self._is_leaving):
+                work = workload.next_work()
+                if work is not None:
+                    return work
+                ready.wait()
+        return None
+
+    def handle_all(self, call: Handler) -> None:
+        """Handle messages until it is time to stop."""
+        workload, tracer = self._workload, self._tracer
+        while (work := self.next_work()) is not None:
+            given: Any = work.given
+            while given is not None:
+                trace = None if tracer is None else tracer.begin(work.messages)
+                try:
+                    result = call(given)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
+                    result = Failure(error)
+                except BaseException:
+                    workload.release(work)
+                    raise
+                retry = None if result is None else wanted_retry(result, given)
+                if tracer is not None:
+                    tracer.end(trace, trace_code(result, retry))
+                if retry is not None:
+                    self._fail(work, retry, error_of(result))
+                    break
+                # Not one more after a stop, and those that wait go to other members.
+                given = None if self._stop_wanted or self._is_leaving else workload.go_on(work)
+            else:
+                workload.finish(work)
+
+    def _fail(self, work: Work, retry: Retry, error: Exception | None) -> None:
+        """A handler failed; what follows happens on the loop."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the message stays unhandled
+            self._loop.call_soon_threadsafe(self._failed, work, retry, error)
+
+    def succeeded(self, work: Work) -> None:
+        """Somebody who iterates is done."""
+        self._workload.finish(work)
+
+    def release(self, work: Work) -> None:
+        """Somebody who iterates did not do it."""
+        self._workload.release(work)
+
+    # -- for the consumer --------------------------------------------------------------------
+
+    def resubscribe(self, subscriptions: Mapping[str, TagFilter]) -> None:
+        """Want something else from now on. On the loop's thread."""
+        self._subscriptions = dict(subscriptions)
+        self._resubscribe()
+
+    def ended(self) -> None:
+        """``run`` or an iteration is over; a later one may begin."""
+        self._stop_wanted = False
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group knows us."""
+        return self._session is not None
+
+    def let_go(self) -> None:
+        """In a forked child: close the inherited sockets, which the parent goes on using.
+
+        Only the child's descriptors are closed. Closing the transports would do more: their
+        selector is shared with the parent.
+        """
+        drivers = [self._driver, self._upkeep_driver]
+        if self._session is not None:
+            drivers += self._session.drivers
+        numbers = [number for driver in drivers for number in driver.descriptors()]
+        if self._file is not None:
+            numbers.append(self._file.descriptor)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in numbers:
+            with contextlib.suppress(OSError):
+                os.dup2(nothing, number)
+        os.close(nothing)
+        self._state = "closed"
