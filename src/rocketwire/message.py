@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self, TypeVar, cast
+from typing import Any, Final, NamedTuple, Self, TypedDict, TypeVar, Unpack, cast
 
 from rocketwire.errors import Attempt, InvalidMessageError
 
@@ -47,6 +47,20 @@ class Extras(NamedTuple):
 
 #: Of every message that has nothing but a body, so that telling those is one comparison.
 PLAIN: Final = Extras()
+
+
+class MessageOptions(TypedDict, total=False):
+    """What may be said of a message; ``Message`` tells what each means."""
+
+    tags: str | None
+    keys: str | Iterable[str] | None
+    properties: Mapping[str, str] | None
+    sharding_key: str | None
+    delay_level: int
+    deliver_at: datetime | float | None
+    flag: int
+    wait_store_ok: bool
+
 
 _M = TypeVar("_M")
 
@@ -88,46 +102,14 @@ class Message(_MessageFields, Frozen):
 
     __slots__ = ()
 
-    def __new__(  # noqa: PLR0913 - these are the fields of a message
-        cls,
-        topic: str,
-        body: bytes | str,
-        *,
-        tags: str | None = None,
-        keys: str | Iterable[str] | None = None,
-        properties: Mapping[str, str] | None = None,
-        sharding_key: str | None = None,
-        delay_level: int = 0,
-        deliver_at: datetime | float | None = None,
-        flag: int = 0,
-        wait_store_ok: bool = True,
-    ) -> Self:
+    def __new__(cls, topic: str, body: bytes | str, **options: Unpack[MessageOptions]) -> Self:
         """Refuses what can never be sent."""
         self = _new(_MessageFields)
         self.topic = topic
         self.body = body if type(body) is bytes else _as_bytes(body)
-        if (
-            tags is None
-            and keys is None
-            and not properties
-            and sharding_key is None
-            and not delay_level
-            and deliver_at is None
-            and not flag
-            and wait_store_ok is True
-        ):
-            self.extras = PLAIN
-        else:
-            self.extras = Extras(
-                tags,
-                keys if keys is None or type(keys) is str else _join_keys(keys),
-                _freeze(properties) if properties else _NO_PROPERTIES,
-                sharding_key,
-                delay_level,
-                None if deliver_at is None else _as_epoch(deliver_at),
-                flag,
-                wait_store_ok,
-            )
+        # Python looks up the default of every keyword that it is not given, by name: eight of
+        # them here would cost a plain message 0.1 of its 0.4 µs.
+        self.extras = _extras(**options) if options else PLAIN
         if cls is not Message:
             return _copy(self, _new(cls))
         self.__class__ = cls  # the same slots, and from now on frozen
@@ -200,6 +182,33 @@ class Message(_MessageFields, Frozen):
         """A copy with some fields changed."""
         fields = {name: getattr(self, name) for name in _FIELDS}
         return Message(**(fields | changes))
+
+
+def _extras(
+    *,
+    tags: str | None = None,
+    keys: str | Iterable[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    sharding_key: str | None = None,
+    delay_level: int = 0,
+    deliver_at: datetime | float | None = None,
+    flag: int = 0,
+    wait_store_ok: bool = True,
+) -> Extras:
+    extras = Extras(
+        tags,
+        keys if keys is None or type(keys) is str else _join_keys(keys),
+        _freeze(properties) if properties else _NO_PROPERTIES,
+        sharding_key,
+        delay_level,
+        None if deliver_at is None else _as_epoch(deliver_at),
+        flag,
+        wait_store_ok,
+    )
+    return PLAIN if extras == PLAIN else extras
+
+
+_extras.__qualname__ = "Message"  # whoever gives an option that there is not reads this name
 
 
 def _copy(fields: _MessageFields, message: _M) -> _M:

@@ -95,6 +95,13 @@ def test_all_messages_with_nothing_but_a_body_are_told_by_one_value() -> None:
         assert pickle.loads(pickle.dumps(message)).extras == message.extras
 
 
+def test_an_option_that_there_is_not_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match=r"^Message\(\) got an unexpected keyword argument 'tag'"):
+        Message("T", b"x", tag="t")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="positional"):
+        Message("T", b"x", "t")  # type: ignore[call-arg]
+
+
 def test_replace_makes_a_copy_with_changes() -> None:
     message = Message("T", b"x", keys="k")
     assert message.replace(body="y", keys=None) == Message("T", b"y")

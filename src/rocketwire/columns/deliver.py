@@ -268,7 +268,7 @@ class Deliverer:
                 properties=b"",
                 system_flag=0,
                 flag=0,
-                message_ids=(_first_id(part),),
+                ids=(_first_id(part),),
                 is_batch=True,
                 sharding_keys=(),
             )
@@ -283,7 +283,7 @@ class Deliverer:
             properties=part.properties,
             system_flag=system_flag,
             flag=part.flag,
-            message_ids=(_first_id(part),),
+            ids=(_first_id(part),),
             is_batch=False,
             sharding_keys=(),
         )

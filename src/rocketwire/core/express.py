@@ -238,6 +238,8 @@ class Express:
         moment, until = self._moment
         if now >= until:
             moment = self._look_at_clock(now)
+        if extras is not PLAIN:
+            check_message(message, self._max_size)
         parcel = _new(Parcel)
         parcel.message = message
         parcel.moment = moment
@@ -245,7 +247,6 @@ class Express:
         if extras is PLAIN:
             parcel.properties = None
         else:
-            check_message(message, self._max_size)
             parcel.properties = self._sender.encoder.properties(message, parcel.message_id)
         stops = lane.stops
         parcel.stop = stop = stops[self._positions.next(lane.topic) % len(stops)]
@@ -282,6 +283,15 @@ class Express:
         request = stop.target.request(outgoing, parcel.moment[0])
         begun = Begun(stop.owner.entry, stop.target, parcel, request, parcel.limit)
         return sender.go_on(plan, parcel.began, begun)
+
+    def start_over(self, parcel: Parcel) -> Op[SendResult | None]:
+        """The operation that chooses again where a parcel goes that was not written yet."""
+        plan = self._sender.plan_outgoing(parcel.outgoing(), self._mode, self._timeout, None)
+        return self._sender.go_on(plan, parcel.began, None)
+
+    def is_current(self, parcel: Parcel) -> bool:
+        """Whether the same queues would be chosen from, as when the parcel was made."""
+        return parcel.stop.owner.version == self._watch.version
 
     def _renew(self, message: Message, now: float) -> Lane | None:
         """The lane of a topic as things are now; None if it has none."""
