@@ -240,7 +240,7 @@ class Delivery:
         token = in_callback.set(True)
         try:
             listener(self)
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - see below
             # A user's callback must not harm other answers in the same bytes; one that asks a
             # cancelled future raises what is no Exception.
             _log.exception("a callback of a submitted message failed")

@@ -67,6 +67,15 @@ class Folded(Carrier, Run[SendResult | None]):
         if effect is not None:
             self._advance(self._perform(effect))
 
+    def start_over(self, express: Express) -> None:
+        """Things have changed since the parcel was made: begin as if there were no fast lane."""
+        self.express = None  # type: ignore[misc]  # the classes below have the slot
+        self._undo = None
+        self.connection = None
+        self.issued = 0.0
+        self._op = express.start_over(self.parcel)
+        self.resume(None)
+
 
 class ExpressDelivery(Folded, SingleDelivery):
     """A submitted message in the fast lane."""
@@ -138,6 +147,9 @@ def post(
     told._driver = driver  # noqa: SLF001 - our own
     told._on_done = on_done  # noqa: SLF001
     told.is_over = False
+    if not express.is_current(parcel):  # a broker was left while the parcel stood in line
+        told.start_over(express)
+        return
     connection = driver.connections.get(parcel.stop.address)
     if connection is None or not connection.is_ready or not connection.carry(told, parcel, now):
         told.detour()

@@ -64,7 +64,8 @@ def deliver(answers: list[tuple[Carrier, bytes]], now: float) -> None:
     for carrier, frame in answers:
         parcel = carrier.parcel
         parcel.answer = frame
-        carrier.is_over = True  # of all of them, before the first one's callback can cancel others
+        # Of all of them, before the first one's callback can cancel others.
+        carrier.is_over = True  # type: ignore[misc]  # the classes below have the slot
         parcels.append(parcel)
     settle(parcels, now)
     for carrier, _ in answers:

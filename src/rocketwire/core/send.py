@@ -248,9 +248,10 @@ class Sender:
                 raise not_sent_after(ticket.failed_before)
         return began
 
-    def go_on(self, plan: Plan, began: float, begun: Begun) -> Op[SendResult | None]:
-        """Carry out a plan whose first attempt the fast lane has begun."""
-        plan.address = begun.target.address
+    def go_on(self, plan: Plan, began: float, begun: Begun | None) -> Op[SendResult | None]:
+        """Carry out a plan of the fast lane, which has begun the first attempt, or nothing yet."""
+        if begun is not None:
+            plan.address = begun.target.address
         return self._send(plan, began, begun)
 
     def _send(  # noqa: C901 - what follows what, in one place

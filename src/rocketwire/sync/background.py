@@ -62,10 +62,11 @@ class Background:
         """Start the thread, if the settings want one."""
         with self._lock:
             if self._thread is None and not self._is_stopping:
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._main, name="rocketwire-background", daemon=True
                 )
-                self._thread.start()
+                thread.start()
+                self._thread = thread
 
     def run(self, operation: Op[Any], done: _Done) -> None:
         """Run an operation there; ``done(result, error)`` is called on that thread."""
@@ -76,7 +77,11 @@ class Background:
     def _call(self) -> None:
         self._is_called = True
         if not self._ready.is_set():
-            self.start()
+            try:
+                self.start()
+            except RuntimeError as error:  # the system has no thread for us now
+                self._refuse_all(error)
+                return
             self._wanted.set()
             self._ready.wait()
         loop = self._loop
@@ -128,9 +133,18 @@ class Background:
                     os.dup2(nothing, number)
             os.close(nothing)
 
-    def _refuse_all(self) -> None:
+    @property
+    def late_replies(self) -> int:
+        """Replies to submitted messages that came after their request was given up."""
+        return 0 if self._driver is None else self._driver.late_replies
+
+    def _refuse_all(self, error: Exception | None = None) -> None:
         """Nobody will run what was handed over: tell those who wait for it."""
-        why = f": {self._failure}" if self._failure is not None else ""
+        # The loop may have been called and never have come. Whoever hands something over from now
+        # on has to call again, to be told the same; who did before is in the box by now.
+        self._is_called = False
+        error = error or self._failure
+        why = f": {error}" if error is not None else ""
         while self._inbox:
             operation, done = self._inbox.popleft()
             if not isinstance(operation, tuple):

@@ -152,6 +152,7 @@ class CallbackThread:
     def _prepare(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._is_over = False
         self._lock = threading.Lock()
 
     def disown(self) -> None:
@@ -161,33 +162,45 @@ class CallbackThread:
 
     def run(self, callback: Callable[[], Any]) -> None:
         """Call it soon."""
-        if self._thread is None:
-            with self._lock:
+        with self._lock:
+            if not self._is_over:
+                self._queue.put(callback)
                 if self._thread is None:
-                    thread = threading.Thread(
-                        target=self._main, name="rocketwire-callbacks", daemon=True
-                    )
-                    thread.start()
-                    self._thread = thread
-        self._queue.put(callback)
+                    self._thread = _start(self._main)
+                return
+        # After the shutdown: a thread for this one alone, because nobody would end another.
+        _start(lambda: _call(callback))
 
     def is_current(self) -> bool:
         """Whether the caller is a callback."""
         return self._thread is not None and self._thread is threading.current_thread()
 
     def stop(self, timeout: float) -> None:
-        """Run what is queued, then end; does nothing from within a callback."""
-        thread = self._thread
-        if thread is not None and not self.is_current():
+        """Run what is queued, then end; from within a callback without waiting for that."""
+        with self._lock:
+            self._is_over = True
+            thread = self._thread
+        if thread is not None:
             self._queue.put(None)
-            thread.join(timeout)
+            if not self.is_current():
+                thread.join(timeout)
 
     def _main(self) -> None:
         while (callback := self._queue.get()) is not None:
-            try:
-                callback()
-            except Exception:  # noqa: BLE001 - a user's callback must not end the thread
-                _log.exception("a callback of a submitted message failed")
+            _call(callback)
+
+
+def _start(target: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=target, name="rocketwire-callbacks", daemon=True)
+    thread.start()
+    return thread
+
+
+def _call(callback: Callable[[], Any]) -> None:
+    try:
+        callback()
+    except BaseException:  # noqa: BLE001 - not even sys.exit() may end the thread of the others
+        _log.exception("a callback of a submitted message failed")
 
 
 class Room:

@@ -17,12 +17,19 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._ready = threading.Event()
+        self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread; returns when its loop runs."""
+        """Start the thread; returns when its loop runs.
+
+        Raises:
+            OSError: no loop could be made.
+        """
         self._thread.start()
         self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there and wait for its end."""
@@ -40,7 +47,14 @@ class LoopThread:
             self._thread.join()
 
     def _main(self) -> None:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        try:
+            runner = asyncio.Runner(loop_factory=_loop_factory())
+            runner.get_loop()
+        except BaseException as error:  # noqa: BLE001 - the one who started us raises it
+            self._failure = error
+            self._ready.set()
+            return
+        with runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from rocketwire.config import ProducerConfig
 from rocketwire.core.accumulate import Accumulator, Lot
 from rocketwire.core.admin import create_topic
-from rocketwire.core.express import express_for
+from rocketwire.core.express import Express, Parcel, express_for
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.many import ManySender, run_together
@@ -20,6 +20,7 @@ from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import Selector
 from rocketwire.core.send import Sender
 from rocketwire.core.stats import ProducerStats
+from rocketwire.core.turns import Turn
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.core.validate import check_message
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError
@@ -102,8 +103,7 @@ class Producer(BlockingClient[ProducerConfig]):
         limit = clock() + patience
         if self._accumulator is not None:
             self._accumulator.hurry()
-        if not self._callbacks.is_current():
-            self._room.wait_until_empty(patience)
+        self._room.wait_until_empty(patience)
         self._finish_traces(max(0.1, limit - clock()))
         self._background.stop(max(1.0, limit - clock()))
         self._callbacks.stop(max(0.1, limit - clock()))
@@ -282,20 +282,35 @@ class Producer(BlockingClient[ProducerConfig]):
             return None
         turn = self._room.post(size)
         if turn is None:
-            check_message(message, self._config.max_message_size)  # a bad one need not wait
-            self._take_room(1, size, self._config.send_timeout)
-            turn = self._room.enter()
+            return self._post_later(lane, message, size)
         parcel = None
         try:
             parcel = lane.prepare(message)
         finally:
             if parcel is None:
                 self._room.finish(turn, size)
-        if parcel is None:
-            return None
+        return None if parcel is None else self._carry(lane, parcel, turn, size)
+
+    def _carry(self, lane: Express, parcel: Parcel, turn: Turn, size: int) -> Delivery:
         delivery = PostedDelivery(self._callbacks, self._room, turn, size)
         self._background.post(lane, parcel, delivery.settle)
         return delivery
+
+    def _post_later(self, lane: Express, message: Message, size: int) -> Delivery:
+        """Hand a message over when there is room, which it keeps whatever way it takes then."""
+        check_message(message, self._config.max_message_size)  # a bad one need not wait
+        self._take_room(1, size, self._config.send_timeout)
+        plan = None
+        try:
+            parcel = lane.prepare(message)
+            if parcel is None:
+                plan = self._sender.plan(message, SendMode.ASYNC)
+        except BaseException:
+            self._room.give_back(1, size)
+            raise
+        if parcel is not None:
+            return self._carry(lane, parcel, self._room.enter(), size)
+        return self._hand_over(cast("Plan", plan), 1, size)
 
     def _take_room(self, count: int, size: int, limit: float) -> None:
         patience = None if self._callbacks.is_current() else limit
@@ -398,6 +413,7 @@ class Producer(BlockingClient[ProducerConfig]):
 
     def _snapshot(self) -> ProducerStats:
         return self._sender.counters.snapshot(
+            late_replies=self._background.late_replies,
             in_flight=self._room.held,
             telemetry_dropped=self._reporting.telemetry_dropped,
             trace_dropped=self._reporting.trace_dropped,

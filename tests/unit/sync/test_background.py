@@ -1,0 +1,208 @@
+"""The thread behind a blocking client: nobody who handed something over is left without a word."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rocketwire import Message, Outcome, Producer, SendFailedError
+from rocketwire.embedded import EmbeddedCluster
+from rocketwire.sync import background, loop_thread
+from rocketwire.sync.background import Background
+from rocketwire.sync.loop_thread import LoopThread
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=2) as running:
+        running.create_topic("orders", queues=2)
+        yield running
+
+
+@contextlib.contextmanager
+def producing(cluster: EmbeddedCluster, **options: Any) -> Iterator[Producer]:
+    settings = {"group": "behind", "background": False, "send_timeout": 20.0}
+    with Producer(cluster.name_server, **(settings | options)) as producer:
+        for _ in range(4):
+            producer.send(Message("orders", b"warm-up"))
+        yield producer
+
+
+def test_what_is_handed_over_when_the_loop_has_just_ended_is_refused(cluster, monkeypatch) -> None:
+    with producing(cluster) as producer:
+        producer.submit(Message("orders", b"x")).result(20)
+        behind = producer._background
+    # Somebody called the loop in its last moment; it never came.
+    behind._is_called = True
+    told: list[Any] = []
+    behind._refuse_all()
+    behind.run(_nothing(), lambda *end: told.append(end))
+    ((result, error),) = told
+    assert result is None
+    assert isinstance(error, SendFailedError)
+    assert error.outcome is Outcome.NOT_SENT
+
+
+def _nothing() -> Any:
+    yield None
+
+
+def test_a_thread_that_can_not_be_started_fails_that_message_and_no_later_one(
+    cluster, monkeypatch
+) -> None:
+    with producing(cluster) as producer:
+
+        def no_thread(_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Background, "start", no_thread)
+            with pytest.raises(SendFailedError, match="can't start new thread") as failed:
+                producer.submit(Message("orders", b"x")).result(20)
+        assert failed.value.outcome is Outcome.NOT_SENT
+        assert producer.stats().in_flight == 0
+        assert producer.submit(Message("orders", b"y")).result(20)
+
+
+def test_a_loop_that_can_not_be_made_is_an_error_and_no_hang(monkeypatch) -> None:
+    def no_loop() -> Callable[[], Any]:
+        def make() -> Any:
+            raise OSError(24, "Too many open files")
+
+        return make
+
+    monkeypatch.setattr(loop_thread, "_loop_factory", no_loop)
+    started: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            LoopThread("hopeless").start()
+        except OSError as error:
+            started.append(error)
+
+    starter = threading.Thread(target=start, daemon=True)
+    starter.start()
+    starter.join(20)
+    assert not starter.is_alive()
+    assert "Too many open files" in str(started[0])
+
+
+def test_late_answers_to_submitted_messages_are_counted(cluster) -> None:
+    with producing(cluster, send_timeout=0.6) as producer:
+        cluster.broker("broker-a").late_replies(0.4)
+        deliveries = [producer.submit(Message("orders", b"%d" % n)) for n in range(8)]
+        assert all(d.result(20) for d in deliveries)
+        # An answer that comes after its attempt was given up, before the broker was left alone.
+        for _ in range(400):
+            if producer.stats().late_replies:
+                break
+            threading.Event().wait(0.01)
+        assert producer.stats().late_replies
+
+
+def test_messages_wait_for_no_broker_that_was_left_since_they_were_made(cluster) -> None:
+    with producing(cluster) as producer:
+        lane = producer._posting
+        assert lane is not None
+        parcels = [lane.prepare(Message("orders", b"%d" % n)) for n in range(8)]
+        assert {p.stop.target.broker for p in parcels if p} == {"broker-a", "broker-b"}
+        cluster.broker("broker-a").hang()
+        faults, now = producer._instance.faults, producer._instance.clock()
+        faults.failed(faults.begin("broker-a", now), now, "refused the connection")
+        ends: list[Any] = []
+        done = threading.Event()
+
+        def tell(*end: Any) -> None:
+            ends.append(end)
+            if len(ends) == len(parcels):
+                done.set()
+
+        for parcel in parcels:
+            assert parcel is not None
+            producer._background.post(lane, parcel, tell)
+        assert done.wait(20)
+        assert {result.queue.broker for result, _ in ends} == {"broker-b"}
+        assert {result.attempts for result, _ in ends} == {()}
+        assert len({result.message_id for result, _ in ends}) == 8
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+def test_a_shutdown_in_a_callback_waits_for_what_is_in_flight(cluster, auto_batch) -> None:
+    with producing(cluster, auto_batch=auto_batch) as producer:
+        over = threading.Event()
+
+        def end(_: object) -> None:
+            producer.shutdown()
+            over.set()
+
+        first = producer.submit(Message("orders", b"first"), on_success=end)
+        deliveries = [first]
+        with contextlib.suppress(Exception):
+            deliveries += [producer.submit(Message("orders", b"%d" % n)) for n in range(500)]
+        assert over.wait(20)
+        assert [d.exception(20) for d in deliveries] == [None] * len(deliveries)
+
+
+def test_the_callback_thread_ends_when_one_of_its_callbacks_shuts_down(cluster) -> None:
+    with producing(cluster) as producer:
+        threads: list[threading.Thread] = []
+
+        def end(_: object) -> None:
+            threads.append(threading.current_thread())
+            producer.shutdown()
+
+        producer.submit(Message("orders", b"x"), on_success=end).result(20)
+        while not threads:
+            threading.Event().wait(0.005)
+        threads[0].join(20)
+        assert not threads[0].is_alive()
+
+
+@pytest.mark.parametrize("had_callbacks", [False, True])
+def test_a_callback_that_is_added_after_the_shutdown_is_called(cluster, had_callbacks) -> None:
+    with producing(cluster) as producer:
+        delivery = producer.submit(Message("orders", b"x"))
+        if had_callbacks:
+            delivery.add_done_callback(lambda _: None)
+    called = threading.Event()
+    delivery.add_done_callback(lambda _: called.set())
+    assert called.wait(20)
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_no_callback_ends_the_thread_of_the_others(cluster, caplog, error) -> None:
+    def leave(_: object) -> None:
+        raise error
+
+    with producing(cluster) as producer:
+        producer.submit(Message("orders", b"x"), on_success=leave).result(20)
+        called = threading.Event()
+        producer.submit(Message("orders", b"y"), on_success=lambda _: called.set())
+        assert called.wait(20)
+    assert "a callback of a submitted message failed" in caplog.text
+
+
+def test_a_large_message_keeps_the_room_that_it_waited_for(cluster) -> None:
+    with producing(cluster, max_in_flight=1) as producer:
+        taken = []
+        room = producer._room
+        ordinary = room.take
+
+        def take(*args: Any) -> bool:
+            taken.append(args)
+            return ordinary(*args)
+
+        room.take = take  # type: ignore[method-assign]
+        room.post(1)  # the room is full
+        threading.Timer(0.05, lambda: room.give_back(1, 1)).start()
+        assert producer.submit(Message("orders", b"x" * 5000)).result(20)
+        assert [size for _, size, _ in taken] == [5000]
+        assert room.held == 0
+
+
+def test_loops_are_uvloop_s_where_it_is_installed() -> None:
+    assert background._loop_factory() is not None
