@@ -176,6 +176,8 @@ class Accumulator:
             InvalidMessageError: it may not travel at all.
         """
         check_message(message, self._max_size)
+        if message.topic.startswith(RETRY_PREFIX):
+            return False
         if self._is_default and not self._sender.hooks.before_send:
             self._usual.add(message.topic)
         return (
@@ -184,7 +186,6 @@ class Accumulator:
             and message.deliver_at is None
             and (self._is_default or message.sharding_key is not None)
             and message.topic not in self._single
-            and not message.topic.startswith(RETRY_PREFIX)
         )
 
     def is_plain(self, message: Message) -> bool:

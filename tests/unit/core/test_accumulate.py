@@ -196,6 +196,7 @@ def test_what_can_t_be_batched_or_is_better_off_alone_is_not_accepted() -> None:
     assert not accepts(Message("T", b"x", delay_level=1))
     assert not accepts(Message("T", b"x", deliver_at=2e9))
     assert not accepts(Message("%RETRY%g", b"x"))
+    assert not shop.batches.is_plain(Message("%RETRY%g", b"x"))  # nor the next one, by a shortcut
     with pytest.raises(InvalidMessageError, match="topic"):
         accepts(Message("T?", b"x"))
     never_compressed = Shop(batch=AutoBatch(size=1000), compress_over=0)
