@@ -113,7 +113,7 @@ PICTURES = {
         Box(760, 60, 200, ("isolated", "gets nothing, is probed"), "bad"),
         Box(440, 190, 210, ("trial", "one message at a time"), "trial"),
         Arrow("M210 50H658", ("slow compared with the others, or failed", 435, 40)),
-        Arrow("M760 86V178H547", ("its time is over, and a probe is good", 650, 205)),
+        Arrow("M760 86V178H547", ("its time is over, and a probe is good", 668, 205)),
         Arrow("M335 190H120V88", ("two good messages in a row", 190, 212)),
         Arrow("M440 164V120H700V88", ("a bad message: out for twice as long", 565, 112)),
     ),
