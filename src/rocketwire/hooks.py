@@ -241,5 +241,8 @@ def call_hooks(hooks: tuple[Callable[[Any], Any], ...], event: object) -> None:
     for hook in hooks:
         try:
             hook(event)
-        except Exception:  # noqa: BLE001 - a watcher must never break what it watches
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # noqa: BLE001 - a watcher must never break what it watches
+            # Not an Exception: that of a cancelled future which the watcher asked.
             _log.exception("hook %r failed", hook)

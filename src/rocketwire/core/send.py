@@ -40,6 +40,7 @@ from rocketwire.core.targets import SendTarget
 from rocketwire.errors import (
     BrokerError,
     ClientClosedError,
+    ConfigError,
     ConnectFailedError,
     InvalidMessageError,
     LocalProtocolError,
@@ -366,7 +367,9 @@ class Sender:
         """Choose where an attempt goes, and how long it may take."""
         try:
             target = self.chooser.target(plan, entry, now, failed)
-        except RouteError as error:
+        except (RouteError, ConfigError) as error:
+            if isinstance(error, ConfigError) and not failed:
+                raise  # a selector's fault, and nothing was sent
             raise self._log(plan).give_up(began, deadline, error) from error
         limit = deadline
         if tries_left:

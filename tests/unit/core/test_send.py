@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -315,6 +316,23 @@ def test_a_custom_selector_pins_by_default() -> None:
     assert len(caught.value.attempts) == 1
 
 
+def test_a_selector_that_fails_in_a_retry_does_not_hide_what_was_sent() -> None:
+    world = World(2)
+
+    def once(queues, message, argument):
+        if queues.failed:
+            raise LookupError("nowhere else")
+        return queues[0]
+
+    once.pins = False
+    world.brokers["broker-a"].break_now(Reset())
+    with pytest.raises(SendFailedError) as caught:
+        world.send(selector=once)
+    assert caught.value.outcome is Outcome.MAYBE_STORED
+    assert [a.broker for a in caught.value.attempts] == ["broker-a"]
+    assert isinstance(caught.value.__cause__, ConfigError)
+
+
 def test_a_selector_that_chooses_nonsense_is_told() -> None:
     world = World()
     with pytest.raises(ConfigError, match="return one of the queues"):
@@ -445,16 +463,17 @@ def test_cancelling_a_send_frees_the_broker_and_tells_the_hooks() -> None:
     assert health.in_flight == 0
 
 
-def test_a_hook_that_raises_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError])
+def test_a_hook_that_raises_harms_nobody(caplog: pytest.LogCaptureFixture, error) -> None:
     class Bad:
         def before_send(self, message) -> None:
-            raise ValueError("before")
+            raise error("before")
 
         def after_send(self, event) -> None:
-            raise ValueError("after")
+            raise error("after")
 
         def after_attempt(self, event) -> None:
-            raise ValueError("attempt")
+            raise error("attempt")
 
     world = World(hooks=(Bad(),))
     assert world.send().status is SendStatus.OK
