@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.conformance.shells import SHELLS
 
-from rocketwire import Message, Outcome, SendFailedError, SendResult
+from rocketwire import Message, Outcome, RequestTimeoutError, SendFailedError, SendResult
 from rocketwire.embedded import EmbeddedCluster
 
 FAULTS: dict[str, Callable[[Any], object]] = {
@@ -22,7 +22,7 @@ FAULTS: dict[str, Callable[[Any], object]] = {
     "half replies": lambda b: b.half_replies(),
     "wrong replies": lambda b: b.wrong_replies(),
     "garbage": lambda b: b.wrong_replies(garbage=True),
-    "late replies": lambda b: b.late_replies(0.8),
+    "late replies": lambda b: b.late_replies(1.3),
     "lost replies": lambda b: b.lose_replies(),
     "disk full": lambda b: b.disk_full(),
     "read only": lambda b: b.read_only(),
@@ -41,8 +41,9 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture(params=list(SHELLS))
 def shell(request: pytest.FixtureRequest, cluster: EmbeddedCluster) -> Iterator[Any]:
-    # A broker that comes back under another port is found by the next refresh.
-    options = {"send_timeout": 1.5, "route_refresh": 1.0}
+    # A broker that comes back under another port is found by the next refresh. The machine that
+    # runs clients and brokers may pause for longer than a broker may: nobody's deadline ends then.
+    options = {"send_timeout": 30.0, "attempt_timeout": 1.0, "route_refresh": 1.0}
     with SHELLS[request.param](cluster.name_server, **options) as shell:
         yield shell
 
@@ -99,9 +100,12 @@ def test_no_send_fails_and_nothing_acknowledged_is_missing(shell, cluster, fault
         assert copies >= 1
         if not result.maybe_duplicate:
             assert copies == 1
-        if result.attempts:
-            assert {a.broker for a in result.attempts} == {"broker-b"}
+        tried = {a.broker for a in result.attempts}
+        if tried == {"broker-b"}:
             assert result.queue.broker != "broker-b"
+        # The other two are well: on a busy machine they may be late, but they never fail.
+        late = {a.broker for a in result.attempts if isinstance(a.error, RequestTimeoutError)}
+        assert tried - late <= {"broker-b"}
 
 
 @pytest.mark.parametrize("fault", ["hang", "refuse", "kill", "busy"])

@@ -310,7 +310,8 @@ def test_producers_without_an_id_are_instances_of_their_own(cluster) -> None:
 
 def test_one_producer_serves_many_threads(cluster) -> None:
     results: list = []
-    with Producer(cluster.name_server, group="g") as producer:
+    # Time enough for a machine that pauses: a retry would store a message twice.
+    with Producer(cluster.name_server, group="g", send_timeout=60.0) as producer:
 
         def work(number: int) -> None:
             for n in range(40):
