@@ -10,6 +10,7 @@ from rocketwire.embedded.cluster import EmbeddedCluster
 from rocketwire.errors import ConfigError, SendFailedError
 from rocketwire.message import Message
 from rocketwire.spark import ReportResult, report
+from rocketwire.spark.delivery_report import shelf as shelf_module
 from rocketwire.spark.delivery_report import trace_topic
 from rocketwire.spark.delivery_report.records import ATTEMPT, FOREIGN, UNREADABLE
 from rocketwire.spark.delivery_report.shelf import Shelf
@@ -258,6 +259,28 @@ def test_errors_that_differ_in_numbers_only_are_one(spark, told):
     assert found["b answered SYSTEM_BUSY 2"] == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "column", "limit", "ties"),
+    [
+        ("brokers", "attempts", 1, ["broker"]),
+        ("errors", "attempts", 3, ["broker", "error"]),
+        ("isolations", "seconds", 10, ["begin", "client"]),
+        ("retries", "retries", 2, ["target"]),
+        ("order", "violations", 20, ["topic", "key"]),
+    ],
+)
+def test_the_top_of_a_table_is_the_same_from_its_files_and_from_spark(
+    spark, told, monkeypatch, name, column, limit, ties
+):
+    """Tables on a file system of another kind are left to Spark, which takes seconds in all."""
+    shelf = Shelf(spark, str(told.page.with_name("page-tables")))
+    shelf.paths[name], shelf.rows[name] = told.tables[name], 1
+    found = shelf.top(name, column, limit, *ties)
+    monkeypatch.setattr(shelf_module, "local_path", lambda _: None)
+    assert found == shelf.top(name, column, limit, *ties)
+    assert 0 < len(found) <= limit
+
+
 # -- what else may be given -----------------------------------------------------------------------
 
 
@@ -282,6 +305,10 @@ def test_a_stretch_of_time_over_older_tables_with_records_kept(spark, tmp_path):
         "b",
     ]
     assert spark.read.parquet(result.tables["attempts"]).count() == 60
+    # Of what did not happen there are tables, too, and they have their columns.
+    assert rows(spark, result, "retries", "origin", "target", "retries", "acknowledged") == []
+    assert rows(spark, result, "eventful_sends", "outcome", "maybe_duplicate", "message_id") == []
+    assert rows(spark, result, "order", "key", "violations", "first_violation") == []
     assert "All 60 sends acknowledged" in page.read_text()
 
 

@@ -62,7 +62,7 @@ def publish(  # noqa: PLR0913 - each is one decision of the user
     master: Master = None,
 ) -> None:
     """Send every row of a dataset as a message, with a progress bar and a summary."""
-    with started_spark(here, master) as spark:
+    with started_spark(here, master, is_short=dry_run) as spark:
         from rocketwire.spark import publish as run
 
         with _Bar(here) as bar:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.read import parse_moment
 from rocketwire.cli.spark_work import Master, SourceOptions, source_options, started_spark, tell
+
+#: Bytes of telemetry, some 330 an attempt.
+_SMALL: Final = 64 * 1024 * 1024
 
 app = typer.Typer(add_completion=False)
 
@@ -48,7 +51,7 @@ def report(  # noqa: PLR0913 - each has a default
 ) -> None:
     """Analyse the delivery telemetry of producers: tables, and one page that needs no network."""
     moments = [parse_moment(text) if text is not None else None for text in (since, until)]
-    with started_spark(here, master) as spark:
+    with started_spark(here, master, is_short=_is_small(Path(source))) as spark:
         from rocketwire.spark import report as run
 
         result = run(
@@ -63,3 +66,14 @@ def report(  # noqa: PLR0913 - each has a default
             time_zone=time_zone,
         )
     tell(here, result, *result.summary, f"\nThe page: {result.page.resolve()}")
+
+
+def _is_small(folder: Path) -> bool:
+    """Whether the telemetry is little enough to be read in seconds; a topic is not looked at."""
+    files = [folder] if folder.is_file() else folder.rglob("*.jsonl*")
+    size = 0
+    for path in files:
+        size += path.stat().st_size
+        if size > _SMALL:
+            return False
+    return size > 0

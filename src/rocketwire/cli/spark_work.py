@@ -45,10 +45,13 @@ SourceOptions = Annotated[
 
 
 @contextlib.contextmanager
-def started_spark(here: Invocation, master: str | None) -> Iterator[SparkSession]:
+def started_spark(
+    here: Invocation, master: str | None, *, is_short: bool = False
+) -> Iterator[SparkSession]:
     """A session for one command. That it starts is said: it takes some seconds.
 
-    One that runs already in this process is used, and left running.
+    One that runs already in this process is used, and left running. For work that ``is_short``,
+    Java compiles lightly: half of its time would go into code that runs once.
     """
     if find_spec("pyspark") is None:
         raise CommandFailedError("this command needs Spark: pip install 'rocketwire[spark]'")
@@ -60,7 +63,7 @@ def started_spark(here: Invocation, master: str | None) -> Iterator[SparkSession
         return
     begun = time.monotonic()
     here.note("starting Spark ...")
-    with spark_session(master=master) as spark:
+    with spark_session(master=master, fast_start=is_short) as spark:
         here.note(f"Spark {spark.version} runs after {time.monotonic() - begun:.0f} s")
         yield spark
 

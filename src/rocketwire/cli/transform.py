@@ -54,7 +54,7 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     master: Master = None,
 ) -> None:
     """Read a topic, change its messages by SQL, write another topic; restartable."""
-    with started_spark(here, master) as spark:
+    with started_spark(here, master, is_short=dry_run) as spark:
         from rocketwire.spark import transform as run
 
         result = run_stream(

@@ -97,7 +97,7 @@ def gather(
         partial(_brokers, attempts, shelf, timing),
         partial(_spread, attempts, shelf),
         partial(_who_and_what, attempts, shelf),
-        partial(_whole_sends, attempts, shelf),
+        partial(_whole_sends, attempts, shelf, overall),
         partial(_isolations, records, shelf, timing),
     )
     return Findings(
@@ -134,8 +134,8 @@ def _counts(row: Mapping[str, Any]) -> Counts:
     return Counts(**{name: row[name] for name in _COUNTS if row.get(name) is not None})
 
 
-def _named(rows: Iterable[Row], column: str) -> tuple[Named, ...]:
-    return tuple(Named(row[column], _counts(row.asDict())) for row in rows)
+def _named(rows: Iterable[Mapping[str, Any]], column: str) -> tuple[Named, ...]:
+    return tuple(Named(row[column], _counts(row)) for row in rows)
 
 
 def _most(table: DataFrame, column: str, limit: int, *ties: str) -> list[Row]:
@@ -174,17 +174,19 @@ def _nothing(given: Input) -> str:
 
 
 def _brokers(attempts: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, Any]:
-    brokers = shelf.put("brokers", tables.by_broker(attempts))
+    shelf.put("brokers", tables.by_broker(attempts))
     shelf.put("minutes", tables.by_minute(attempts))
-    chosen = sorted(_named(_most(brokers, "attempts", BROKERS, "broker"), "broker"), key=_name)
+    most = shelf.top("brokers", "attempts", BROKERS, "broker")
+    chosen = sorted(_named(most, "broker"), key=_name)
     names = [broker.name for broker in chosen]
     buckets: dict[str, dict[int, Counts]] = {name: {} for name in names}
     in_time = tables.by_bucket(attempts, names, timing.begin, timing.width)
     for row in in_time.limit(BROKERS * BUCKETS).collect():
         buckets[row["broker"]][row["bucket"]] = _counts(row.asDict())
     bars: dict[str, dict[int, int]] = {name: {} for name in names}
-    for row in shelf.put("latencies", tables.by_latency(attempts, names)).collect():
-        bars[row["broker"]][row["bar"]] = row["attempts"]
+    shelf.put("latencies", tables.by_latency(attempts, names))
+    for bar in shelf.top("latencies", "attempts", shelf.rows["latencies"]):
+        bars[bar["broker"]][bar["bar"]] = bar["attempts"]
     return {
         "brokers": tuple(chosen),
         "total_brokers": shelf.rows["brokers"],
@@ -199,6 +201,8 @@ def _name(named: Named) -> str:
 
 def _isolations(records: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, Any]:
     rows = shelf.put("isolations", periods.periods(records))
+    if not shelf.rows["isolations"]:
+        return {"avoided": (), "stretches": (), "periods": (), "total_periods": 0}
     avoided = _most(periods.by_broker(rows), "avoided_seconds", BROKERS, "broker")
     names = [row["broker"] for row in avoided]
     # With gaps of a bucket there can't be more of them than buckets.
@@ -220,34 +224,41 @@ def _isolations(records: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, 
             _make(Stretch, row) for row in inside.limit(BROKERS * BUCKETS).collect()
         ),
         "periods": tuple(
-            _make(Period, row) for row in _most(rows, "seconds", PERIODS, "begin", "client")
+            _make(Period, row)
+            for row in shelf.top("isolations", "seconds", PERIODS, "begin", "client")
         ),
         "total_periods": shelf.rows["isolations"],
     }
 
 
-def _make(kind: type[Any], row: Row) -> Any:
+def _make(kind: type[Any], row: Mapping[str, Any] | Row) -> Any:
     """A finding whose fields have the names of columns; text that is missing is empty."""
     values = {spec.name: row[spec.name] for spec in dataclasses.fields(kind)}
     hints = {spec.name: spec.type for spec in dataclasses.fields(kind)}
     return kind(**{k: "" if v is None and hints[k] == "str" else v for k, v in values.items()})
 
 
-def _whole_sends(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
-    steps = shelf.put("eventful_attempts", sends.eventful(attempts))
-    routes = shelf.put("retries", sends.routes(steps))
-    ended = shelf.put("eventful_sends", sends.outcomes(steps))
+def _whole_sends(attempts: DataFrame, shelf: Shelf, overall: Counts) -> dict[str, Any]:
+    eventful = sends.eventful(attempts)
+    if not overall.failures and not overall.retries:
+        # Then there is none, and Spark makes empty tables of this without looking.
+        eventful = eventful.limit(0)
+    steps = shelf.put("eventful_attempts", eventful)
+    shelf.put("retries", sends.routes(steps))
+    shelf.put("eventful_sends", sends.outcomes(steps), *sends.tallies())
     shelf.discard("eventful_attempts")
+    routes = shelf.top("retries", "retries", ROUTES, "target")
+    ended = sends.tallied(shelf.seen["eventful_sends"])
     return {
-        "routes": tuple(_make(Route, row) for row in _most(routes, "retries", ROUTES, "target")),
-        "ended": tuple(_make(Ended, row) for row in _most(sends.tally(ended), "sends", 10)),
+        "routes": tuple(_make(Route, row) for row in routes),
+        "ended": tuple(_make(Ended, row) for row in ended),
     }
 
 
 def _spread(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
-    topics = shelf.put("topics", tables.by_topic(attempts))
+    shelf.put("topics", tables.by_topic(attempts))
     queues = shelf.put("queues", tables.by_queue(attempts))
-    chosen = _named(_most(topics, "messages", TOPICS, "topic"), "topic")
+    chosen = _named(shelf.top("topics", "messages", TOPICS, "topic"), "topic")
     return {
         "topics": chosen,
         "total_topics": shelf.rows["topics"],
@@ -274,27 +285,28 @@ def _spreads(queues: DataFrame, topics: Sequence[str]) -> tuple[TopicSpread, ...
 
 
 def _sharding_keys(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
-    hot = shelf.put("keys", tables.by_key(attempts))
-    stories = shelf.put("stories", key_order.by_story(key_order.pairs(attempts)))
-    worst = shelf.put("order", key_order.worst(stories, attempts))
-    order = _make(KeyOrder, key_order.totals(stories).collect()[0])
+    shelf.put("keys", tables.by_key(attempts))
+    pairs = key_order.pairs(attempts)
+    stories = shelf.put("stories", key_order.by_story(pairs), *key_order.totals())
+    order: KeyOrder = _make(KeyOrder, shelf.seen["stories"])
+    worst = key_order.worst(stories, attempts)
+    shelf.put("order", worst if order.violations or order.moved else worst.limit(0))
     shelf.discard("stories")
+    hot = shelf.top("keys", "messages", KEYS, "topic", "key")
+    bad = shelf.top("order", "violations", KEYS, "topic", "key")
     return {
-        "keys": tuple(_make(KeyShare, row) for row in _most(hot, "messages", KEYS, "topic", "key")),
+        "keys": tuple(_make(KeyShare, row) for row in hot),
         "order": order,
-        "worst_keys": tuple(
-            _make(WorstKey, row) for row in _most(worst, "violations", KEYS, "topic", "key")
-        ),
+        "worst_keys": tuple(_make(WorstKey, row) for row in bad),
     }
 
 
 def _who_and_what(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
-    clients = shelf.put("producers", tables.by_client(attempts))
-    errors = shelf.put("errors", tables.by_error(attempts))
+    shelf.put("producers", tables.by_client(attempts))
+    shelf.put("errors", tables.by_error(attempts))
+    troubles = shelf.top("errors", "attempts", TROUBLES, "broker", "error")
     return {
-        "clients": _named(_most(clients, "attempts", CLIENTS, "client"), "client"),
+        "clients": _named(shelf.top("producers", "attempts", CLIENTS, "client"), "client"),
         "total_clients": shelf.rows["producers"],
-        "troubles": tuple(
-            _make(Trouble, row) for row in _most(errors, "attempts", TROUBLES, "broker", "error")
-        ),
+        "troubles": tuple(_make(Trouble, row) for row in troubles),
     }

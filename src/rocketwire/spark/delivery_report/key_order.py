@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from rocketwire.spark.delivery_report.records import STORED
@@ -72,14 +72,14 @@ def by_story(compared: DataFrame) -> DataFrame:
     )
 
 
-def totals(stories: DataFrame) -> DataFrame:
-    """One row for everything."""
+def totals() -> list[Column]:
+    """Figures of everything: of the rows of ``by_story``."""
     names = ("pairs", "backwards", "overlapping", "moved", "violations")
-    return stories.agg(
+    return [
         *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in names),
         f.count(f.lit(1)).alias("keys"),
         f.count_if(f.col("violations") > 0).alias("violated_keys"),
-    )
+    ]
 
 
 def worst(stories: DataFrame, attempts: DataFrame) -> DataFrame:

@@ -6,7 +6,10 @@ everything need not be shuffled.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from rocketwire.spark.delivery_report.records import (
@@ -93,11 +96,30 @@ def outcomes(steps: DataFrame) -> DataFrame:
     )
 
 
-def tally(ended: DataFrame) -> DataFrame:
-    """How many eventful sends ended how."""
-    return ended.groupBy("outcome").agg(
-        f.count(f.lit(1)).alias("sends"),
-        f.sum("messages").alias("messages"),
-        f.count_if(f.col("maybe_duplicate")).alias("maybe_duplicates"),
-        f.count_if(f.col("attempts") > 1).alias("retried"),
-    )
+#: How an eventful send may end.
+_ENDS: Final = (STORED, MAYBE_STORED, REJECTED, NOT_SENT, FAILED)
+
+
+def tallies() -> list[Column]:
+    """How many eventful sends ended how: figures of the rows of ``outcomes``."""
+    figures: list[Column] = []
+    for number, end in enumerate(_ENDS):
+        mine = f.col("outcome") == end
+        parts = {
+            "sends": f.count_if(mine),
+            "messages": f.coalesce(f.sum(f.when(mine, f.col("messages"))), f.lit(0)),
+            "maybe_duplicates": f.count_if(mine & f.col("maybe_duplicate")),
+            "retried": f.count_if(mine & (f.col("attempts") > 1)),
+        }
+        figures += [column.alias(f"{name}_{number}") for name, column in parts.items()]
+    return figures
+
+
+def tallied(seen: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What ``tallies`` told, an entry for each way to end that occurred, the most frequent first."""
+    names = ("sends", "messages", "maybe_duplicates", "retried")
+    found = [
+        {"outcome": end} | {name: seen[f"{name}_{number}"] for name in names}
+        for number, end in enumerate(_ENDS)
+    ]
+    return sorted((one for one in found if one["sends"]), key=lambda one: -int(one["sends"]))

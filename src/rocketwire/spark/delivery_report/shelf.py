@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import dataset
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from rocketwire.errors import ConfigError
@@ -40,6 +44,8 @@ class Shelf:
         self.paths: dict[str, str] = {}
         #: How many rows each table has.
         self.rows: dict[str, int] = {}
+        #: The figures that were asked for with it.
+        self.seen: dict[str, dict[str, Any]] = {}
         local = local_path(folder)
         if local is not None:
             self._claim(local)
@@ -55,13 +61,38 @@ class Shelf:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _MARK).write_text(json.dumps({"made by": f"rocketwire {__version__}"}) + "\n")
 
-    def put(self, name: str, table: DataFrame) -> DataFrame:
-        """Write a table over an older one; returns it as written, with moments as numbers."""
-        # Counted on the way: asking the written table would be another job.
+    def put(self, name: str, table: DataFrame, *figures: Column) -> DataFrame:
+        """Write a table over an older one; returns it as written, with moments as numbers.
+
+        Args:
+            name: of the table.
+            table: its rows.
+            figures: aggregates of them, which ``seen`` has afterwards.
+        """
+        # Looked at on the way: asking the written table would be another query, and planning and
+        # compiling one takes longer than most tables do.
         seen = Observation()
-        written = self._write(name, table.observe(seen, f.count(f.lit(1)).alias("rows")))
+        rows = f.count(f.lit(1)).alias("rows")
+        written = self._write(name, table.observe(seen, rows, *figures))
+        self.seen[name] = seen.get
         self.rows[name] = seen.get["rows"]
         return written
+
+    def top(self, name: str, column: str, limit: int, *ties: str) -> list[dict[str, Any]]:
+        """The rows of a written table that have most of something, with moments as numbers.
+
+        Args:
+            name: of the table.
+            column: what counts.
+            limit: how many rows at most.
+            ties: columns that decide between rows with as much, the lowest first.
+        """
+        path = local_path(self.paths[name])
+        if path is None:
+            table = self._moments_as_numbers(self._spark.read.parquet(unglobbed(self.paths[name])))
+            rows = table.orderBy(f.desc(column), *ties).limit(limit).collect()
+            return [row.asDict() for row in rows]
+        return _top_of_files(path, column, limit, ties) if self.rows[name] else []
 
     def _write(self, name: str, table: DataFrame) -> DataFrame:
         path = f"{self._folder}/{name}"
@@ -73,9 +104,13 @@ class Shelf:
         shown = table.withColumns(moments) if moments else table
         shown.write.mode("overwrite").parquet(path)
         self.paths[name] = path
-        written = self._spark.read.schema(shown.schema).parquet(unglobbed(path))
-        numbers = {column: f.col(column).cast("double") for column in moments}
-        return written.withColumns(numbers) if numbers else written
+        return self._moments_as_numbers(
+            self._spark.read.schema(shown.schema).parquet(unglobbed(path))
+        )
+
+    def _moments_as_numbers(self, table: DataFrame) -> DataFrame:
+        names = [column for column in table.columns if column in _MOMENTS]
+        return table.withColumns({name: f.col(name).cast("double") for name in names})
 
     def discard(self, name: str) -> None:
         """Remove a table that was only needed for the others."""
@@ -88,6 +123,24 @@ class Shelf:
             place.getFileSystem(settings).delete(place, True)  # noqa: FBT003 - Java's
         except Exception as error:  # noqa: BLE001 - a report is not lost for what it leaves behind
             _log.warning("%s could not be removed: %s", path, error)
+
+
+def _top_of_files(path: Path, column: str, limit: int, ties: Sequence[str]) -> list[dict[str, Any]]:
+    """As ``Shelf.top``, without Spark; holds few rows at a time, however many there are."""
+    order = [(column, "descending"), *((name, "ascending") for name in ties)]
+    best: pa.Table | None = None
+    for batch in dataset.dataset(path, format="parquet").to_batches():
+        found = pa.Table.from_batches([batch])
+        both = found if best is None else pa.concat_tables([best, found])
+        best = both.sort_by(order).slice(0, limit).combine_chunks()
+    if best is None:
+        return []
+    for name in _MOMENTS.intersection(best.column_names):
+        whole = best[name].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        seconds = pc.divide(whole.cast(pa.float64()), 1e6)
+        best = best.set_column(best.column_names.index(name), name, seconds)
+    rows: list[dict[str, Any]] = best.to_pylist()
+    return rows
 
 
 def local_path(text: str) -> Path | None:
