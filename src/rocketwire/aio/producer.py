@@ -328,7 +328,9 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if batches is not None:
             if not batches.is_plain(message) or not (has_room or room.take(1, size)):
                 return None
-            lot, place, is_new = batches.add_plain(message, self._config.send_timeout)
+            limit = self._config.send_timeout
+            found = batches.join(message, limit) or batches.add_plain(message, limit)
+            lot, place, is_new = found
             if is_new:
                 self._driver.start(batches.deliver(lot), _ignore)
             return BatchedDelivery(lot, place)

@@ -56,11 +56,12 @@ class Lot:
 
     __slots__ = (
         "_groups", "bytes", "count", "gate", "is_closed", "is_sent", "items", "lane",
-        "messages", "over", "size", "tickets", "withdrawn",
+        "messages", "over", "size", "tickets", "timeout", "topic", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
+        self.topic, _, self.timeout, _ = lane.kind
         self.messages: list[Message] = []
         #: By place, the ids of messages that are not plain, and how they travel.
         self.items: dict[int, tuple[str, bytes]] = {}
@@ -161,8 +162,9 @@ class Accumulator:
         #: Topics of which plain messages need no further look.
         self._usual: set[str] = set()
         self._overhead = sender.encoder.plain_items.overhead
-        #: The lane that took the last plain message.
-        self._recent: Lane | None = None
+        self._most, self._most_bytes = settings.messages, settings.size
+        #: The lot that took the last plain message.
+        self._recent: Lot | None = None
 
     # -- taking messages in -----------------------------------------------------------------
 
@@ -176,7 +178,7 @@ class Accumulator:
             InvalidMessageError: it may not travel at all.
         """
         check_message(message, self._max_size)
-        if message.topic.startswith(RETRY_PREFIX):
+        if message.topic in self._single or message.topic.startswith(RETRY_PREFIX):
             return False
         if self._is_default and not self._sender.hooks.before_send:
             self._usual.add(message.topic)
@@ -185,7 +187,6 @@ class Accumulator:
             and not message.delay_level
             and message.deliver_at is None
             and (self._is_default or message.sharding_key is not None)
-            and message.topic not in self._single
         )
 
     def is_plain(self, message: Message) -> bool:
@@ -197,27 +198,37 @@ class Accumulator:
             message.extras is PLAIN
             and message.topic in self._usual
             and 0 < len(message.body) < self._largest
-            and message.topic not in self._single
         )
 
     def add_plain(self, message: Message, timeout: float) -> tuple[Lot, int, bool]:
         """As ``add``, for a message that is plain. It is encoded with its whole lot."""
-        size, topic = len(message.body), message.topic
         with self._lock:
-            lane = self._recent
-            lot = None if lane is None or lane.kind[0] != topic else lane.open
-            if lot is not None and lot.lane.kind[2] == timeout:
-                place, total = lot.count, lot.size + size + self._overhead
-                if place < self._settings.messages and total <= self._settings.size:
-                    lot.messages.append(message)
-                    lot.size = total
-                    lot.bytes += size
-                    lot.count = place + 1
-                    return lot, place, False
-        kind = (topic, True, timeout, False)
-        lot, place, is_new = self._put(message, None, size + self._overhead, kind)
-        self._recent = lot.lane
+            found = self.join(message, timeout)
+        if found is not None:
+            return found
+        kind = (message.topic, True, timeout, False)
+        size = len(message.body) + self._overhead
+        lot, place, is_new = self._put(message, None, size, kind)
+        self._recent = lot
         return lot, place, is_new
+
+    def join(self, message: Message, timeout: float) -> tuple[Lot, int, bool] | None:
+        """As ``add_plain``, if the lot that took the last message takes this one; else None.
+
+        Without the lock, which costs as much as all of this: for a shell with one thread.
+        """
+        lot = self._recent
+        if lot is None or lot.topic != message.topic or lot.timeout != timeout or lot.is_closed:
+            return None
+        size, place = len(message.body), lot.count
+        total = lot.size + size + self._overhead
+        if place >= self._most or total > self._most_bytes:
+            return None
+        lot.messages.append(message)
+        lot.size = total
+        lot.bytes += size
+        lot.count = place + 1
+        return lot, place, False
 
     def add(self, message: Message, timeout: float) -> tuple[Lot, int, bool]:
         """Put a message into the open lot of its kind.
@@ -264,8 +275,7 @@ class Accumulator:
         return lot, place, is_new
 
     def _fits(self, lot: Lot, size: int, key: str | None) -> bool:
-        settings = self._settings
-        if lot.count >= settings.messages or lot.size + size > settings.size:
+        if lot.count >= self._most or lot.size + size > self._most_bytes:
             return False
         ticket = lot.tickets.get(key) if key is not None else None
         # Somebody else may have lined up behind the lot; this message comes after him.
@@ -351,8 +361,8 @@ class Accumulator:
                 after = lane.open
                 if after is None and self._lanes.get(lane.kind) is lane:
                     del self._lanes[lane.kind]
-                    if self._recent is lane:
-                        self._recent = None
+            if self._recent is lot:
+                self._recent = None  # or it would be kept for as long as nothing is submitted
         lot.finish(error)
         self._on_over(lot)
         lot.over.open()
@@ -365,7 +375,7 @@ class Accumulator:
             return
         sender = self._sender
         outgoing = self._outgoing(lot, places)
-        plan = sender.plan_outgoing(outgoing, SendMode.ASYNC, lot.lane.kind[2], queue)
+        plan = sender.plan_outgoing(outgoing, SendMode.ASYNC, lot.timeout, queue)
         plan.tickets = tuple(lot.tickets[key] for key in outgoing.sharding_keys)
         lot.is_sent = True
         outcome: SendResult | Exception
@@ -375,7 +385,8 @@ class Accumulator:
         except SendFailedError as error:
             outcome = error
         if len(places) > 1 and not lot.tickets and _takes_no_batches(outcome):
-            self._single.add(lot.messages[0].topic)
+            self._single.add(lot.topic)
+            self._usual.discard(lot.topic)
             for place in places:
                 yield from self._send(lot, (place,), queue)
         else:
@@ -416,11 +427,10 @@ class Accumulator:
     def _by_queue(self, lot: Lot, places: Sequence[int]) -> Op[dict[MessageQueue, list[int]]]:
         """One queue, unless the route was not known, or has changed, since they were taken in."""
         sender = self._sender
-        topic, _, timeout, _ = lot.lane.kind
-        deadline = self._clock() + timeout
+        deadline = self._clock() + lot.timeout
         try:
             entry = yield from locate_topic(
-                sender.instance, sender.wire_topic(topic), deadline, *sender.defaults
+                sender.instance, sender.wire_topic(lot.topic), deadline, *sender.defaults
             )
         except RouteError as error:
             raise SendFailedError(f"not sent: {error}") from error
