@@ -137,7 +137,8 @@ class Connection(asyncio.Protocol):
             return False
         self._last_used = now
         session = self.session
-        opaque = session.opaque = session.opaque + 1 if session.opaque < LAST_OPAQUE else 1
+        opaque = session.opaque
+        session.opaque = opaque = opaque + 1 if opaque < LAST_OPAQUE else 1
         if parcel.properties is None:
             body = parcel.message.body
             frame = parcel.stop.frames.frame(opaque, parcel.moment[2], parcel.number, body)

@@ -64,16 +64,18 @@ class Stop:
 class Lane:
     """A topic whose messages may take the fast lane, as long as nothing changes."""
 
-    __slots__ = ("entry", "limit", "name", "stops", "topic", "version")
+    __slots__ = ("entry", "fresh_until", "limit", "name", "stops", "topic", "version")
 
-    def __init__(self, entry: TopicEntry, topic: str, version: int, limit: float | None) -> None:
+    def __init__(self, entry: TopicEntry, topic: str, version: int, limit: float) -> None:
         self.entry = entry
+        #: Until when the route may be used without being asked for again.
+        self.fresh_until = NEVER
         #: As users say it, which is how positions are counted.
         self.topic = topic
         self.name = entry.topic
         #: The fault table's, when it was made.
         self.version = version
-        #: Seconds for the first attempt; None for all there are.
+        #: Seconds for the first attempt.
         self.limit = limit
         self.stops: tuple[Stop, ...] = ()
 
@@ -223,13 +225,13 @@ class Express:
             0 < len(message.body) < self._too_large
         ):
             return None
-        now = self._clock()
+        now, watch = self._clock(), self._watch
         lane = self._lanes.get(message.topic)
         if (
             lane is None
-            or lane.version != self._watch.version
-            or now >= self._watch.at
-            or now - lane.entry.fetched_at > self._stale_after
+            or lane.version != watch.version
+            or now >= watch.at
+            or now > lane.fresh_until
             or self._route(lane.name) is not lane.entry
         ):
             lane = self._renew(message, now)
@@ -255,7 +257,7 @@ class Express:
         parcel.began = now
         parcel.written_at = NEVER
         parcel.allowance = 0.0
-        parcel.limit = now + (self._timeout if lane.limit is None else lane.limit)
+        parcel.limit = now + lane.limit
         return parcel
 
     def _look_at_clock(self, now: float) -> tuple[int, str, bytes]:
@@ -304,11 +306,13 @@ class Express:
         choice = queues.choice(now)
         lane = self._lanes.get(topic)
         if lane is not None and lane.entry is entry and lane.version == choice.version:
+            lane.fresh_until = entry.fetched_at + self._stale_after
             return lane
         if not choice.in_turn or choice.candidates != choice.usable or entry.owners:
             return None
         limit = sender.chooser.first_limit(entry, self._mode, now)
-        lane = Lane(entry, queues.topic, choice.version, limit)
+        lane = Lane(entry, queues.topic, choice.version, self._timeout if limit is None else limit)
+        lane.fresh_until = entry.fetched_at + self._stale_after
         lane.stops = tuple(
             Stop(lane, target, sender, len(self._ids.prefix) + 12, self._flag)
             for queue in choice.in_turn

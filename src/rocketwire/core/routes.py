@@ -82,12 +82,11 @@ class RouteTable:
         self._lock = lock
         self._map = address_map
         self._entries: dict[str, TopicEntry] = {}
+        #: The entry of a topic, however old. Asked for with every message, so it is the
+        #: dictionary's own method.
+        self.get: Callable[[str], TopicEntry | None] = self._entries.get
         self._addresses: dict[str, dict[int, str]] = {}
         self._lookups: dict[str, Gate] = {}
-
-    def get(self, topic: str) -> TopicEntry | None:
-        """The entry of a topic, however old."""
-        return self._entries.get(topic)
 
     def topics(self) -> tuple[str, ...]:
         """All topics that are known."""

@@ -19,7 +19,7 @@ MAX_FRAME: Final = 16 * 1024 * 1024
 #: Headers hold properties of at most 32 KiB and a dozen short fields.
 MAX_HEADER: Final = 1024 * 1024
 
-_length = struct.Struct(">i")
+_unpack_length = struct.Struct(">i").unpack_from
 
 
 class FrameBuffer:
@@ -61,10 +61,10 @@ class FrameBuffer:
 
     def _cut(self, data: bytes) -> list[bytes]:
         frames: list[bytes] = []
-        position, end, needed = 0, len(data), 4
+        position, end, needed, most = 0, len(data), 4, self.limit - 4
         while end - position >= 4:
-            (length,) = _length.unpack_from(data, position)
-            if not 4 <= length <= self.limit - 4:
+            (length,) = _unpack_length(data, position)
+            if not 4 <= length <= most:
                 raise RemoteProtocolError(
                     f"frame length {length} is not between 4 and {self.limit - 4}: "
                     "the peer does not speak RocketMQ's remoting protocol, or the frame is too large"
