@@ -1,14 +1,16 @@
-"""What is counted: for each way to send, what one message costs."""
+"""What is counted: for each way to send and to handle, what one message costs."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from bench.guard import counting
+from bench.guard.consumer_stage import consumer_stage
 from bench.guard.stage import TOPIC, asyncio_stage, blocking_stage
 from rocketwire import Message
+from rocketwire.sync.member import Member
 
 _BODY = b"x" * 200
 _WARM_UP = 64
@@ -16,6 +18,7 @@ _WARM_UP = 64
 _FIRST_BURSTS = 4
 _TIMES = 64
 _IN_FLIGHT = 1000
+_TURNS = 16
 
 
 def _message() -> Message:
@@ -31,6 +34,10 @@ def count_all() -> dict[str, float]:
     counts |= asyncio.run(_submitted("submit"))
     counts |= asyncio.run(_submitted("submit auto_batch", auto_batch=True))
     counts |= asyncio.run(_awaited())
+    counts |= asyncio.run(_consumed("await handler"))
+    counts |= asyncio.run(_consumed("await handler, batch 256", batch=256))
+    counts |= asyncio.run(_handled("handler"))
+    counts |= asyncio.run(_handled("handler, batch 256", batch=256))
     counts["submit: bytes of memory in flight"] = asyncio.run(_memory())
     return {name: round(value, 2) for name, value in counts.items()}
 
@@ -96,6 +103,46 @@ async def _awaited() -> dict[str, float]:
         with counting.bytecodes() as codes:
             await burst()
         return {"await send: bytecodes": codes.count / _TIMES}
+
+
+async def _consumed(name: str, batch: int = 1) -> dict[str, float]:
+    """An asyncio consumer: pulled, read, handed out, settled."""
+    async with consumer_stage(batch=batch) as stage:
+
+        async def handle(_: Any) -> None:
+            pass
+
+        task = asyncio.create_task(stage.consumer._work(handle))
+        for _ in range(_TURNS):
+            await stage.turn()
+        before = stage.workload.handled
+        with counting.bytecodes() as codes:
+            for _ in range(_TURNS):
+                await stage.turn()
+        count = stage.workload.handled - before
+        task.cancel()
+        return {f"{name}: bytecodes": codes.count / count}
+
+
+async def _handled(name: str, batch: int = 1) -> dict[str, float]:
+    """A thread of a blocking consumer: handed out and settled. Another one pulls."""
+    async with consumer_stage(batch=batch, threads=True) as stage:
+        member = cast("Member", stage.consumer)
+        for _ in range(_TURNS):
+            await stage.turn()
+        left = count = stage.workload.held
+
+        def handle(given: Any) -> None:
+            nonlocal left
+            left -= 1 if batch == 1 else len(given)
+            if not left:
+                member.stop()
+
+        member._session = cast("Any", stage)  # it takes itself for a member
+        with counting.bytecodes() as codes:
+            member.handle_all(handle)
+        member._session = None
+        return {f"{name}: bytecodes": codes.count / count}
 
 
 async def _memory() -> float:

@@ -24,14 +24,14 @@ from rocketwire.wire.route import BrokerData, QueueData, TopicRoute
 TOPIC = "guard"
 #: Nobody listens there: what would leave the stage fails at once.
 ADDRESS = "127.0.0.1:1"
-_ROUTE = TopicRoute(
+ROUTE = TopicRoute(
     (QueueData("broker-a", 4, 4, 6, 0),),
     (BrokerData("cluster", "broker-a", {0: ADDRESS}, None, False),),
     None,
     {},
 )
 #: No thread, no refresh: nothing happens but what is counted.
-_OPTIONS: dict[str, Any] = {"group": "guard", "background": False, "route_refresh": 1e6}
+OPTIONS: dict[str, Any] = {"group": "guard", "background": False, "route_refresh": 1e6}
 
 
 class SteadyTime:
@@ -53,7 +53,7 @@ class SteadyTime:
 
 
 @contextmanager
-def _steady_time() -> Iterator[None]:
+def steady_time() -> Iterator[None]:
     real = surroundings.time
     surroundings.time = cast("Any", SteadyTime())
     try:
@@ -123,11 +123,11 @@ class MemoryTransport:
 async def asyncio_stage(**options: Any) -> AsyncIterator[tuple[AsyncProducer, Wire, Any]]:
     """A producer, its wire, and a function that lets it read its answers."""
     wire = Wire()
-    producer = AsyncProducer(ADDRESS, **(_OPTIONS | options))
-    with _steady_time():
+    producer = AsyncProducer(ADDRESS, **(OPTIONS | options))
+    with steady_time():
         await producer.start()
     driver, instance = producer._driver, producer._instance
-    instance.learned(instance.routes.update(TOPIC, _ROUTE))
+    instance.learned(instance.routes.update(TOPIC, ROUTE))
     connection = AsyncConnection(
         ADDRESS, loop=driver.loop, clock=driver.clock, on_over=lambda _: None
     )
@@ -154,12 +154,12 @@ def blocking_stage(**options: Any) -> Iterator[tuple[Producer, Wire]]:
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=_serve, args=(theirs, wire), daemon=True)
     thread.start()
-    producer = Producer(ADDRESS, **(_OPTIONS | options))
-    with _steady_time():
+    producer = Producer(ADDRESS, **(OPTIONS | options))
+    with steady_time():
         producer.start()
     try:
         instance = producer._instance
-        instance.learned(instance.routes.update(TOPIC, _ROUTE))
+        instance.learned(instance.routes.update(TOPIC, ROUTE))
         producer._pool.give_back(Connection(ADDRESS, ours, instance.clock, 1 << 24))
         yield producer, wire
     finally:

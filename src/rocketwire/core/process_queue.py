@@ -15,6 +15,7 @@ from rocketwire.core.effects import Gate
 from rocketwire.core.pull import ALL, TagFilter
 from rocketwire.core.received import weigh
 from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.wire.pull_request import PullTemplate
 
 
 class ProcessQueue:
@@ -49,6 +50,7 @@ class ProcessQueue:
         "source",
         "stride",
         "tags",
+        "templates",
         "waiting",
     )
 
@@ -90,30 +92,46 @@ class ProcessQueue:
         self.source = 0
         #: How many offsets one pull covered last.
         self.stride = 0
+        #: Its pulls, encoded: by whether they wait, and for what is wanted.
+        self.templates: dict[tuple[bool, int, str], PullTemplate] = {}
 
-    def add(self, messages: Sequence[StoredMessage], next_offset: int) -> None:
-        """A pull brought these; the next one begins at ``next_offset``."""
+    def add(
+        self, messages: Sequence[StoredMessage], next_offset: int, size: int | None = None
+    ) -> None:
+        """A pull brought these; the next one begins at ``next_offset``.
+
+        Args:
+            messages: in the order of their offsets.
+            next_offset: behind all of them.
+            size: what they weigh, if that is known.
+        """
         self.waiting.extend(messages)
         self._order.extend([message.offset for message in messages])
         self.held += len(messages)
-        self.held_bytes += weigh(messages)
+        self.held_bytes += weigh(messages) if size is None else size
         self.next_offset = next_offset
 
     def settle(self, messages: Sequence[StoredMessage]) -> int:
         """These are done with. Each is settled once. Returns the bytes that they took."""
-        order, settled = self._order, self._settled
-        for message in messages:
-            offset = message.offset
-            if order and order[0] == offset:
+        offsets = [message.offset for message in messages]
+        count, order = len(offsets), self._order
+        # The last of them is as far from the first open one as there are: they are all between.
+        if not self._settled and count <= len(order) and max(offsets) == order[count - 1]:
+            for _ in offsets:
                 order.popleft()
-            else:
-                settled.add(offset)
-        while settled and order and order[0] in settled:
-            settled.remove(order.popleft())
+        else:
+            self._settle_apart(offsets)
         size = weigh(messages)
         self.held -= len(messages)
         self.held_bytes -= size
         return size
+
+    def _settle_apart(self, offsets: list[int]) -> None:
+        """Settle where something before is open, or was until now."""
+        order, settled = self._order, self._settled
+        settled.update(offsets)
+        while settled and order and order[0] in settled:
+            settled.remove(order.popleft())
 
     @property
     def floor(self) -> int:

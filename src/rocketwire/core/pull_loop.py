@@ -25,6 +25,7 @@ from rocketwire.hooks import QueueEvent, call_hooks
 from rocketwire.wire import headers
 from rocketwire.wire.codes import PullFlag, RequestCode
 from rocketwire.wire.command import Reply, Request
+from rocketwire.wire.pull_request import PullTemplate
 
 #: The first and the longest pause after a failure.
 _SHORT_REST: Final = 0.1
@@ -172,8 +173,21 @@ def _address(group: Group, held: ProcessQueue, deadline: float) -> Op[str]:
 
 
 def _request(group: Group, held: ProcessQueue, offset: int, *, is_held: bool) -> Request:
+    if not group.instance.is_plain:
+        fields = _fields(group, held, offset, is_held=is_held)
+        return group.instance.request(RequestCode.PULL_MESSAGE, fields)
+    key = (is_held, group.version, held.tags.expression)
+    template = held.templates.get(key)
+    if template is None:
+        held.templates = {k: kept for k, kept in held.templates.items() if k[1:] == key[1:]}
+        template = PullTemplate(_fields(group, held, offset, is_held=is_held))
+        held.templates[key] = template
+    return template.request(offset)
+
+
+def _fields(group: Group, held: ProcessQueue, offset: int, *, is_held: bool) -> dict[str, str]:
     config = group.config
-    fields = headers.pull(
+    return headers.pull(
         group=group.wire_name,
         topic=group.wire_topic(held.queue.topic),
         queue_id=held.queue.id,
@@ -185,7 +199,6 @@ def _request(group: Group, held: ProcessQueue, offset: int, *, is_held: bool) ->
         subscription_version=group.version,
         broker=held.queue.broker,
     )
-    return group.instance.request(RequestCode.PULL_MESSAGE, fields)
 
 
 def _take(group: Group, held: ProcessQueue, found: Fetched) -> bool:
@@ -198,13 +211,15 @@ def _take(group: Group, held: ProcessQueue, found: Fetched) -> bool:
         _move(group, held, found)
         return False
     before = held.next_offset
+    size = 0
     if found.messages:
+        size = weigh(found.messages)
         counters.pulled += len(found.messages)
-        counters.pulled_bytes += weigh(found.messages)
+        counters.pulled_bytes += size
     else:
         counters.empty_pulls += 1
     covered = found.next_offset - before
-    group.workload.put(held, found.messages, max(before, found.next_offset))
+    group.workload.put(held, found.messages, max(before, found.next_offset), size)
     is_full_stride = covered == held.stride
     if found.messages:
         held.stride = covered

@@ -33,6 +33,7 @@ _NOT_PLAIN: Final = (
     SystemFlag.COMPRESSED | SystemFlag.BORN_HOST_V6 | SystemFlag.STORE_HOST_V6 | _INNER
 )
 _unpack_start = _START.unpack_from
+_MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
 _set = object.__setattr__
 
 
@@ -49,12 +50,16 @@ class Origin(NamedTuple):
 class ReceivedMessage(StoredMessage):
     """A stored message whose fields are filled when one of them is first asked for."""
 
-    __slots__ = ("_origin", "_position", "weight")
+    __slots__ = ("_record",)
 
-    _origin: Origin
-    _position: int
-    #: Bytes that it takes in memory, about.
-    weight: int
+    #: The pull that it came with, where it begins there, and how many bytes it takes. One slot for
+    #: all three: filling slots is half of what a message costs that nobody looks at.
+    _record: tuple[Origin, int, int]
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it takes in memory, about."""
+        return self._record[2]
 
     def __getattr__(self, name: str) -> Any:
         """Python comes here for a slot that is not filled yet."""
@@ -79,15 +84,13 @@ _FIELDS: Final = tuple(spec.name for spec in fields(StoredMessage))
 _new = ReceivedMessage.__new__
 # The slots' own setters: a frozen class lets nobody else in, and they cost half of setattr.
 _set_offset = cast("Any", StoredMessage).__dict__["offset"].__set__
-_set_origin = cast("Any", ReceivedMessage).__dict__["_origin"].__set__
-_set_position = cast("Any", ReceivedMessage).__dict__["_position"].__set__
-_set_weight = cast("Any", ReceivedMessage).__dict__["weight"].__set__
+_set_record = cast("Any", ReceivedMessage).__dict__["_record"].__set__
 
 
 def _fill_body(message: ReceivedMessage) -> bytes:
-    origin, position = message._origin, message._position  # noqa: SLF001
+    origin, position, size = message._record  # noqa: SLF001
     data = origin.data
-    size, _, _, flag = _unpack_start(data, position)
+    _, _, _, flag = _unpack_start(data, position)
     (length,) = _LENGTH.unpack_from(data, position + _LENGTH_AT)
     if flag & _NOT_PLAIN or not 0 <= length <= size - MIN_RECORD:
         _fill(message)
@@ -99,8 +102,8 @@ def _fill_body(message: ReceivedMessage) -> bytes:
 
 def _fill(message: ReceivedMessage) -> None:
     """Read everything. Two threads may do so at once: both write the same."""
-    origin = message._origin  # noqa: SLF001
-    record, _ = decode_record(origin.data, message._position)  # noqa: SLF001
+    origin, position, _ = message._record  # noqa: SLF001
+    record, _ = decode_record(origin.data, position)
     topic = record.properties.get(Property.RETRY_TOPIC) if origin.is_retry else None
     found = message_of(record, origin.queue, origin.delta)
     for name in _FIELDS:
@@ -146,24 +149,22 @@ def _cut(origin: Origin, offset: int) -> list[StoredMessage] | None:
     """The messages of an answer, unread; None where it has something out of the ordinary."""
     data, delta = origin.data, origin.delta
     position, end = 0, len(data)
+    last = end - MIN_RECORD
     messages: list[StoredMessage] = []
-    while position + MIN_RECORD <= end:
+    while position <= last:
         size, magic, place, flag = _unpack_start(data, position)
-        if (
-            magic not in {MAGIC_V1, MAGIC_V2}
-            or not MIN_RECORD <= size <= end - position
-            or flag & _INNER == _INNER
-        ):
+        if size < MIN_RECORD or magic not in _MAGICS or flag & _INNER == _INNER:
             return None
-        if place + delta >= offset:
-            message = _new(ReceivedMessage)
-            _set_offset(message, place + delta)
-            _set_origin(message, origin)
-            _set_position(message, position)
-            _set_weight(message, size)
-            messages.append(message)
+        message = _new(ReceivedMessage)
+        _set_offset(message, place + delta)
+        _set_record(message, (origin, position, size))
+        messages.append(message)
         position += size
-    return messages if position == end else None
+    if position != end:
+        return None
+    if messages and messages[0].offset < offset:
+        return [message for message in messages if message.offset >= offset]
+    return messages
 
 
 def _dress(found: Fetched, reply: Reply, origin: Origin) -> Fetched:
@@ -194,9 +195,10 @@ def _dress(found: Fetched, reply: Reply, origin: Origin) -> Fetched:
 
 def weigh(messages: Sequence[StoredMessage]) -> int:
     """Bytes that messages take, about: without looking into them."""
-    if len(messages) == 1 and type(messages[0]) is ReceivedMessage:
-        return messages[0].weight
-    return sum([m.weight if type(m) is ReceivedMessage else len(m.body) for m in messages])
+    try:
+        return sum([m._record[2] for m in cast("Sequence[ReceivedMessage]", messages)])  # noqa: SLF001
+    except AttributeError:  # some were read at once
+        return sum([m.weight if type(m) is ReceivedMessage else len(m.body) for m in messages])
 
 
 def tried_again(message: StoredMessage) -> StoredMessage:
@@ -211,7 +213,8 @@ def tried_again(message: StoredMessage) -> StoredMessage:
 
 def broker_property(message: StoredMessage, name: str) -> str | None:
     """What a broker noted in a stored message; None where that is not known any more."""
-    if not isinstance(message, ReceivedMessage) or not hasattr(message, "_origin"):
+    if not isinstance(message, ReceivedMessage) or not hasattr(message, "_record"):
         return None
-    record, _ = decode_record(message._origin.data, message._position)  # noqa: SLF001
+    origin, position, _ = message._record  # noqa: SLF001
+    record, _ = decode_record(origin.data, position)
     return record.properties.get(name)

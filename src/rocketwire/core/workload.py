@@ -103,13 +103,19 @@ class Workload:
 
     # -- coming in ---------------------------------------------------------------------------
 
-    def put(self, queue: ProcessQueue, messages: Sequence[StoredMessage], next_offset: int) -> None:
-        """A pull brought these messages, or none, and ends at an offset."""
+    def put(
+        self,
+        queue: ProcessQueue,
+        messages: Sequence[StoredMessage],
+        next_offset: int,
+        size: int | None = None,
+    ) -> None:
+        """A pull brought these messages, or none, and ends at an offset; ``size`` if it is known."""
         with self.lock:
             if queue.is_dropped:
                 return
             before = queue.held_bytes
-            queue.add(messages, next_offset)
+            queue.add(messages, next_offset, size)
             self.held += len(messages)
             self.held_bytes += queue.held_bytes - before
             self._list(queue)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from tests.unit.core.world import NAME_SERVER, address, route_of
+from tests.unit.core.world import NAME_SERVER, address, decoded, route_of
 
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.effects import Op, sleep
@@ -90,8 +90,7 @@ class GroupBroker(SimulatedBroker):
     def _decide(self, call: Call) -> None:
         if isinstance(self.fault, Hang):
             return
-        command = call.request
-        assert isinstance(command, Command)
+        command = decoded(call.request)
         self.seen.append(command)
         if command.code == RequestCode.PULL_MESSAGE:
             self._pull(call, command)
