@@ -84,7 +84,8 @@ class Sender:
         self.config = config
         self.counters = Counters()
         self.lines = Lines(instance.surroundings.make_lock())
-        self.encoder = Encoder(config, instance.ids)
+        is_watched = bool(self.hooks.before_send or self.hooks.after_send)
+        self.encoder = Encoder(config, instance.ids, keeps_messages=is_watched)
         self.group = with_namespace(config.group, config.namespace)
         self.positions = positions
         self._clock: Callable[[], float] = instance.clock

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 from tests.unit.core.world import NAME_SERVER, World, address, route_of
@@ -505,3 +506,30 @@ def test_json_headers_say_the_same() -> None:
     assert {k: v for k, v in one.ext.items() if k != "i"} == {
         k: v for k, v in other.ext.items() if k != "i"
     }
+
+
+@pytest.mark.parametrize("listens_to", ["before_send", "after_send"])
+def test_hooks_see_each_message_of_a_batch_of_plain_ones(listens_to: str) -> None:
+    seen: list[Message] = []
+
+    class Hook:
+        pass
+
+    def look(given: Any) -> None:
+        seen.extend([given] if isinstance(given, Message) else given.messages)
+
+    setattr(Hook, listens_to, staticmethod(look))
+    world = World(hooks=[Hook()])
+    batch = [Message("T", bytes([number])) for number in range(1, 5)]
+    world.send(batch[:2])  # the topic is new to the first one
+    world.send(batch[2:])
+    assert seen == batch
+
+
+def test_a_batch_of_plain_messages_keeps_none_but_the_first_for_its_answer() -> None:
+    world = World()
+    batch = [Message("T", bytes([number])) for number in range(1, 4)]
+    world.send(batch)
+    outgoing = world.sender.plan(batch, SendMode.ASYNC).outgoing
+    assert outgoing.messages == (batch[0],) * 3
+    assert [item.body for item in decode_batch(outgoing.body)] == [b"\x01", b"\x02", b"\x03"]
