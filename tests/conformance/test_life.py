@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -456,3 +458,27 @@ def test_an_address_map_leads_around_what_brokers_advertise(cluster) -> None:
     mapping = {f"127.0.0.1:{port}": f"127.0.0.1:{port}"}
     with Producer(cluster.name_server, group="g", address_map=mapping) as producer:
         assert producer.send(Message("T", b"x")).status is SendStatus.OK
+
+
+LAST_WORDS = """
+import atexit, sys
+from rocketwire import Message, Producer
+
+producer = Producer(sys.argv[1], group="last").start()
+producer.send(Message("T", b"first"))
+
+
+def end():
+    print(producer.submit(Message("T", b"last")).result(60).status.name)
+    producer.shutdown()
+
+
+atexit.register(end)
+"""
+
+
+def test_a_message_can_be_submitted_when_the_interpreter_ends(cluster) -> None:
+    command = [sys.executable, "-c", LAST_WORDS, cluster.name_server]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "OK\n", "")
+    assert [m.body for m in cluster.messages("T")].count(b"last") == 1

@@ -216,7 +216,7 @@ class Background:
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
-    except ImportError:
+    except (ImportError, RuntimeError):  # the latter while the interpreter ends
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
