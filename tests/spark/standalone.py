@@ -57,8 +57,9 @@ def children_of(pid):
 class StandaloneSpark:
     """A master on 127.0.0.1, workers on 127.0.0.2 and up, so that they count as several hosts."""
 
-    def __init__(self, folder, workers=2):
+    def __init__(self, folder, workers=2, surroundings=environment):
         self._folder = Path(folder)
+        self._surroundings = surroundings
         self._count = workers
         self._processes = []
         self.workers = []
@@ -100,7 +101,7 @@ class StandaloneSpark:
         log = self._folder / f"{name}.log"
         with log.open("w") as output:
             process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, env=environment(host)
+                command, stdout=output, stderr=subprocess.STDOUT, env=self._surroundings(host)
             )
         self._processes.append(process)
         limit = time.monotonic() + 120

