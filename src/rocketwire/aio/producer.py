@@ -325,24 +325,31 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         ``has_room`` means that the caller has taken room, and gives it back if this returns None.
         """
         room, size, batches, lane = self._room, len(message.body), self._accumulator, self._express
+        if not (has_room or room.take(1, size)):
+            return None
         if batches is not None:
-            if not batches.is_plain(message) or not (has_room or room.take(1, size)):
-                return None
             limit = self._config.send_timeout
-            found = batches.join(message, limit) or batches.add_plain(message, limit)
+            found = batches.join(message, limit)
+            if found is None and batches.is_plain(message):
+                found = batches.add_plain(message, limit)
+            if found is None:
+                if not has_room:
+                    room.give_back(1, size)
+                return None
             lot, place, is_new = found
             if is_new:
                 self._driver.start(batches.deliver(lot), _ignore)
             return BatchedDelivery(lot, place)
-        if lane is None or not (has_room or room.take(1, size)):
-            return None
         parcel = None
         try:
-            parcel = lane.prepare(message)
+            if lane is not None:
+                parcel = lane.prepare(message)
         finally:
             if parcel is None and not has_room:
                 room.give_back(1, size)
-        return None if parcel is None else express.submit(lane, parcel, self._driver, room)
+        if lane is None or parcel is None:
+            return None
+        return express.submit(lane, parcel, self._driver, room)
 
     def _hand_over(self, plan: Plan, count: int, size: int) -> Delivery:
         if plan.outgoing.sharding_keys:

@@ -213,15 +213,24 @@ class Accumulator:
         return lot, place, is_new
 
     def join(self, message: Message, timeout: float) -> tuple[Lot, int, bool] | None:
-        """As ``add_plain``, if the lot that took the last message takes this one; else None.
+        """``add_plain`` if the message is plain, and the lot that took the last one takes it, too.
 
         Without the lock, which costs as much as all of this: for a shell with one thread.
+
+        Returns:
+            None if it is not taken in.
         """
-        lot = self._recent
-        if lot is None or lot.topic != message.topic or lot.timeout != timeout or lot.is_closed:
+        lot, size = self._recent, len(message.body)
+        if (
+            lot is None
+            or lot.topic != message.topic
+            or message.extras is not PLAIN
+            or not 0 < size < self._largest
+            or lot.timeout != timeout
+            or lot.is_closed
+        ):
             return None
-        size, place = len(message.body), lot.count
-        total = lot.size + size + self._overhead
+        place, total = lot.count, lot.size + size + self._overhead
         if place >= self._most or total > self._most_bytes:
             return None
         lot.messages.append(message)
@@ -387,6 +396,7 @@ class Accumulator:
         if len(places) > 1 and not lot.tickets and _takes_no_batches(outcome):
             self._single.add(lot.topic)
             self._usual.discard(lot.topic)
+            self._recent = None
             for place in places:
                 yield from self._send(lot, (place,), queue)
         else:

@@ -335,6 +335,46 @@ def test_a_topic_that_takes_no_batches_gets_its_messages_one_by_one(code: int) -
     assert shop.batches.accepts(Message("U", b"x"))
 
 
+def test_plain_messages_join_the_open_lot_and_only_that() -> None:
+    shop = Shop(batch=AutoBatch(messages=3, linger=5.0), latency=0.010)
+    first, batches = Message("T", b"1"), shop.batches
+    assert batches.accepts(first)
+    assert batches.join(first, 3.0) is None
+    lot, place, is_new = batches.add_plain(first, 3.0)
+    assert (place, is_new) == (0, True)
+    for other in (
+        Message("U", b"x"),
+        Message("T", b""),
+        Message("T", b"x" * 70_000),
+        Message("T", b"x", tags="t"),
+    ):
+        assert batches.join(other, 3.0) is None
+    assert batches.join(Message("T", b"x"), 2.0) is None
+    assert batches.join(Message("T", b"2"), 3.0) == (lot, 1, False)
+    assert batches.add_plain(Message("T", b"3"), 3.0) == (lot, 2, False)
+    assert batches.join(Message("T", b"4"), 3.0) is None  # it is full
+    shop.world.driver.spawn(batches.deliver(lot))
+    shop.run()
+    assert shop.requests() == [[b"1", b"2", b"3"]]
+    assert batches.join(Message("T", b"4"), 3.0) is None  # it has left
+
+
+def test_a_topic_that_takes_no_batches_is_joined_by_nobody() -> None:
+    shop = Shop(batch=AutoBatch(messages=2, linger=5.0))
+    shop.world.extra_answer = lambda c: (
+        Command(13, remark="no batches here") if c.code == RequestCode.SEND_BATCH_MESSAGE else None
+    )
+    batches, message = shop.batches, Message("T", b"x")
+    assert batches.accepts(message)
+    lots = [batches.add_plain(message, 3.0)[0] for _ in range(3)]
+    shop.world.driver.spawn(batches.deliver(lots[0]))
+    shop.run(1.0)
+    assert lots[0] is lots[1] is not lots[2]
+    assert not lots[2].is_closed
+    assert batches.join(message, 3.0) is None
+    assert not batches.is_plain(message)
+
+
 def test_another_refusal_is_not_repeated_one_by_one() -> None:
     shop = Shop()
     shop.world.codes = {"broker-a": [777]}
