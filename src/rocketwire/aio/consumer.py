@@ -188,7 +188,8 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
     def _wake_all(self) -> None:
         """Let everybody see that it is time to stop."""
         self._stopped.set()
-        self._wake(len(self._waiters))
+        while self._waiters:
+            self._wake()
 
     @property
     def _is_ending(self) -> bool:
@@ -306,17 +307,18 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
                 else:
-                    self._wake(1)  # it was to take something, and to wake the next
+                    self._wake()  # it was to take something, and to wake the next
                 raise
         return None
 
-    def _wake(self, count: int) -> None:
+    def _wake(self) -> None:
+        """Wake one who waits for work."""
         waiters = self._waiters
-        while waiters and count > 0:
+        while waiters:
             waiter = waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                count -= 1
+                return
 
     def __aiter__(self) -> AsyncIterator[Any]:
         """Messages one by one (lists, where ``batch`` is above 1). Going on acknowledges."""

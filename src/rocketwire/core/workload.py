@@ -4,8 +4,8 @@ Concurrent: any message of any queue, queues in turn. Ordered: a queue is in one
 time, only while its lock is ours, and a failure keeps it back for a moment while others go on.
 
 Handlers may run on threads, so everything here happens under one lock. ``on_ready`` is called with
-the lock held and must only wake so many. For single messages it is one: who takes work wakes the
-next, so that all are awake where handlers are slow, and one may be done before others have got up.
+the lock held and must only wake one worker. Who takes work wakes the next while there is more: so
+all are awake where handlers are slow, and one may have done it all before others have got up.
 
 The exception is ``go_on``. A lock for every message made threads with quick handlers do little but
 wait for one another, so whoever has a piece of work may take the next message of its queue without
@@ -88,7 +88,7 @@ class Workload:
             needs_lock: whether an ordered queue must be locked on the broker.
         """
         self.lock = lock
-        self.on_ready: Callable[[int], None] = _ignore
+        self.on_ready: Callable[[], None] = _ignore
         self.ordered = ordered
         self.batch = batch
         self._clock = clock
@@ -197,10 +197,9 @@ class Workload:
             queue.is_listed = True
             self._line.append(queue)
         now = self._clock()
+        if self._line:
+            self.on_ready()
         if self.batch == 1:
-            if self._line:
-                # Whether one can do it all is not known before: with quick handlers it can.
-                self.on_ready(1)
             until = now + SLICE
             work = Work(queue, messages, queue.epoch, now, messages[0], queue.waiting, until)
         else:
@@ -243,8 +242,7 @@ class Workload:
         """Put a queue into the line, and wake somebody, if there is something to take."""
         self._line_up(queue)
         if queue.is_listed:
-            is_one = self.ordered or self.batch == 1
-            self.on_ready(1 if is_one else -(-len(queue.waiting) // self.batch))
+            self.on_ready()
 
     def _line_up(self, queue: ProcessQueue) -> None:
         if not queue.is_listed and self._may_hand_out(queue):
@@ -408,5 +406,5 @@ class Workload:
         return len(self._works)
 
 
-def _ignore(_: int) -> None:
+def _ignore() -> None:
     """Nobody waits for work."""

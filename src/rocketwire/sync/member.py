@@ -38,10 +38,29 @@ class Member(AsyncConsumer):
     def _make_workload(self) -> Workload:
         # Whoever need not wait takes the lock itself: going through the condition costs a call.
         lock = threading.Lock()
-        ready = self._ready = threading.Condition(lock)
+        self._ready = threading.Condition(lock)
+        self._loop_thread = threading.get_ident()
+        self._is_rousing = False
         workload = make_workload(self._config, lock, self._instance.clock)
-        workload.on_ready = ready.notify
+        workload.on_ready = self._rouse
         return workload
+
+    def _rouse(self) -> None:
+        """Wake a thread. The caller holds the lock.
+
+        The loop does so once it has read all that came together: a thread that got up earlier would
+        only wait for the interpreter, and be out of work again after a few messages.
+        """
+        if threading.get_ident() != self._loop_thread:
+            self._ready.notify()
+        elif not self._is_rousing:
+            self._is_rousing = True
+            self._loop.call_soon(self._rouse_now)
+
+    def _rouse_now(self) -> None:
+        with self._ready:
+            self._is_rousing = False
+            self._ready.notify()
 
     def _wake_all(self) -> None:
         super()._wake_all()

@@ -290,12 +290,12 @@ class Member:
         self.group.subscribe({"T": tag_filter(world.tags)})
         # Ringing wakes one worker, who looks and rings on: as in the shells.
         self.ready = self.group.make_bell()
-        self.workload.on_ready = lambda _: self.ready.ring()
+        self.workload.on_ready = self.ready.ring
         self.tasks: set[Task[Any]] = set()
         self.in_hand: set[Work] = set()
         self.is_alive = True
         #: Decides what a handler does: seconds, then None, a Retry, or an exception.
-        self.behave: Callable[[Any], tuple[float, Any]] = lambda _: (0.001, None)
+        self.behave: Callable[[Any], tuple[float, Any]] = lambda _: (0.0003, None)
 
     def _start(self, operation: Op[Any]) -> Task[Any]:
         task = self.world.driver.spawn(operation)
@@ -341,19 +341,28 @@ class Member:
             if work is None:
                 yield from self.ready.wait(self.world.clock() + 5.0)
                 continue
-            self.ready.ring()
             self.in_hand.add(work)
-            self.world.begins(self, work)
-            seconds, result = self.behave(work.messages[0])
-            yield from sleep(self.world.clock() + seconds)
-            self.in_hand.discard(work)
-            self.world.ends(self, work, is_good=result is None)
-            if result is None:
-                self.workload.finish(work)
-            elif not work.is_abandoned:
-                retry = result if isinstance(result, Retry) else Retry()
-                error = result if isinstance(result, Exception) else None
-                self._start(return_work(self.group, work, retry, error))
+            given: object = work.given
+            while given is not None:
+                given = yield from self._handle(work)
+
+    def _handle(self, work: Work) -> Op[object]:
+        """Call the handler; returns what it gets next of the same work."""
+        self.world.begins(self, work)
+        seconds, result = self.behave(work.messages[0])
+        yield from sleep(self.world.clock() + seconds)
+        self.world.ends(self, work, is_good=result is None)
+        if result is None:
+            following = self.workload.go_on(work)
+            if following is not None:
+                return following
+            self.workload.finish(work)
+        elif not work.is_abandoned:
+            retry = result if isinstance(result, Retry) else Retry()
+            error = result if isinstance(result, Exception) else None
+            self._start(return_work(self.group, work, retry, error))
+        self.in_hand.discard(work)
+        return None
 
     def leave(self) -> Task[bool]:
         """Go in peace."""

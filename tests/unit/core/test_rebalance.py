@@ -190,7 +190,8 @@ class Storm:
             member.begin()
 
     def _behave(self, _: object) -> tuple[float, object]:
-        seconds = self.random.choice([0.001, 0.01, 0.1, 1.0])
+        # The quick ones go on with their queue before they look for another.
+        seconds = self.random.choice([0.0, 0.0002, 0.001, 0.01, 0.1, 1.0])
         if self.random.random() < 0.05:
             return seconds, self.random.choice([ValueError("bad luck"), Retry(after=1.0)])
         return seconds, None

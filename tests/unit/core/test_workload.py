@@ -23,8 +23,11 @@ class Bench:
         self.workload = Workload(
             lock=nullcontext(), clock=self.clock, **({"ordered": False} | options)
         )
-        self.woken: list[int] = []
-        self.workload.on_ready = self.woken.append
+        self.woken = 0
+        self.workload.on_ready = self._wake
+
+    def _wake(self) -> None:
+        self.woken += 1
 
     def queue(self, number: int = 0, count: int = 0) -> ProcessQueue:
         found = ProcessQueue(MessageQueue("T", "broker-a", number), 0, Bell(nullcontext()))
@@ -63,22 +66,29 @@ def test_batches_are_of_one_queue_and_not_too_large():
     assert taken == [(0, [0, 1, 2]), (1, [0, 1]), (0, [3]), None]
 
 
-def test_workers_are_woken_for_as_many_batches_as_there_are():
-    bench = Bench(batch=4)
-    bench.queue(0, 9)
-    assert bench.woken == [3]
+@pytest.mark.parametrize(("batch", "count"), [(1, 3), (4, 9)])
+def test_who_takes_work_wakes_the_next_as_long_as_there_is_more(batch, count):
+    bench = Bench(batch=batch)
+    bench.queue(0, count)
+    assert bench.woken == 1
+    bench.take()
+    assert bench.woken == 2
+    bench.take()
+    assert bench.woken == 3
+    bench.take()
+    assert bench.woken == 3, "nothing is left"
 
 
-def test_who_takes_a_message_wakes_the_next_as_long_as_there_is_more():
-    bench = Bench()
-    bench.queue(0, 3)
-    assert bench.woken == [1]
-    bench.take()
-    assert bench.woken == [1, 1]
-    bench.take()
-    assert bench.woken == [1, 1, 1]
-    bench.take()
-    assert bench.woken == [1, 1, 1], "nothing is left"
+def test_who_finishes_an_ordered_queue_looks_for_more_himself():
+    bench = Bench(ordered=True)
+    bench.queue(0, 2)
+    work = bench.take()
+    assert bench.woken == 1
+    bench.workload.finish(work)
+    assert bench.woken == 1
+    again = bench.take()
+    bench.workload.release(again)
+    assert bench.woken == 2, "and who did not do it may not come back"
 
 
 def test_completions_out_of_order_commit_nothing_past_the_first_open_one():

@@ -67,8 +67,9 @@ def test_every_message_is_handled_once(run):
     assert Counter(seen) == Counter(str(n) for n in range(COUNT))
 
 
-@pytest.mark.parametrize("quick", [0, 1000])
-def test_all_threads_are_at_work_where_handlers_wait(run, quick):
+@pytest.mark.parametrize("batch", [1, 16])
+@pytest.mark.parametrize("quick", [0, 40])
+def test_all_threads_are_at_work_where_handlers_wait(run, batch, quick):
     """Also after many that did not wait: quick handlers are left to few threads."""
     together = threading.Barrier(4)
     places = itertools.count()
@@ -78,7 +79,7 @@ def test_all_threads_are_at_work_where_handlers_wait(run, quick):
             together.wait(LIMIT)  # breaks, and fails the test, if fewer come
             one.stop()
 
-    run(handle, workers=4)
+    run(handle, workers=4, batch=batch)
     assert not together.broken
 
 
