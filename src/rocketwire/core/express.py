@@ -169,7 +169,7 @@ def settle_one(parcel: Parcel, now: float) -> None:
     """As ``settle``, for one parcel."""
     stop, latency = parcel.stop, now - parcel.began
     stop.faults.answered(parcel, now)
-    stop.counters.answered(stop.target.broker, latency)
+    stop.seen.answered(latency)
     stop.counters.add(1, len(parcel.message.body))
     del parcel.message
 

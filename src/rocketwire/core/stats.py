@@ -54,6 +54,13 @@ class BrokerCounters:
         self.seconds = 0.0
         self.counts = [0] * BUCKETS
 
+    def answered(self, latency: float) -> None:
+        """It answered an attempt."""
+        self.answers += 1
+        self.seconds += latency
+        bucket = int(latency * 1_000_000).bit_length()
+        self.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
+
 
 class Counters:
     """Mutable side of the statistics.
@@ -77,10 +84,7 @@ class Counters:
         seen = self._brokers.get(broker)
         if seen is None:
             seen = self._brokers.setdefault(broker, BrokerCounters())
-        seen.answers += 1
-        seen.seconds += latency
-        bucket = int(latency * 1_000_000).bit_length()
-        seen.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
+        seen.answered(latency)
 
     def of(self, broker: str) -> BrokerCounters:
         """The counters of one broker, for whoever adds to them himself."""

@@ -56,3 +56,14 @@ def test_no_more_is_held_than_was_sent() -> None:
     buffer = FrameBuffer()
     assert buffer.feed((10_000_000).to_bytes(4, "big") + b"x" * 100) == []
     assert buffer.held == 104
+
+
+@pytest.mark.parametrize("size", [104, 105])
+def test_a_frame_that_is_read_as_a_whole_obeys_the_limit(size: int) -> None:
+    buffer = FrameBuffer(limit=108)
+    if size == 104:
+        assert buffer.feed(framed(b"x" * size)) == [b"x" * size]
+        assert buffer.held == 0
+    else:
+        with pytest.raises(RemoteProtocolError, match="frame length 105"):
+            buffer.feed(framed(b"x" * size))
