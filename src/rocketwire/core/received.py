@@ -124,7 +124,8 @@ def receive(
     if reply.code != ResponseCode.SUCCESS:
         return _dress(read_pull(reply, queue, offset, tags), reply, origin)
     told = decode_pull_reply(reply.ext)
-    origin = origin._replace(data=reply.body, delta=told.offset_delta)
+    # Not _replace, which takes four times as long.
+    origin = Origin(reply.body, origin.queue, told.offset_delta, origin.namespace, origin.is_retry)
     messages = _cut(origin, offset)
     if messages is None:
         return _dress(read_pull(reply, queue, offset, tags), reply, origin)
