@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -156,6 +157,71 @@ def test_shutdown_waits_for_what_is_in_flight(cluster) -> None:
     deliveries = [producer.submit(Message("T", b"%d" % n)) for n in range(10)]
     producer.shutdown()
     assert [d.result(0).status for d in deliveries] == [SendStatus.OK] * 10
+
+
+@pytest.mark.parametrize("message", [Message("T", b"x"), Message("T", b"x", sharding_key="k")])
+def test_shutdown_waits_for_sends_in_other_threads(cluster, message) -> None:
+    ends: list[object] = []
+    with Producer(cluster.name_server, group="g", send_timeout=60.0) as producer:
+        producer.send(message)
+        for broker in cluster.brokers:
+            broker.slow(0.5, code=RequestCode.SEND_MESSAGE_V2)
+        senders = [
+            threading.Thread(target=lambda: ends.append(producer.send(message))) for _ in range(3)
+        ]
+        for sender in senders:
+            sender.start()
+        while sum(h.in_flight for h in producer.health()) < (1 if message.sharding_key else 3):
+            time.sleep(0.001)
+        producer.shutdown()
+        assert len(ends) == 3
+    for sender in senders:
+        sender.join()
+
+
+@pytest.mark.parametrize("error", [TimeoutError, InterruptedError, KeyboardInterrupt])
+def test_what_a_signal_handler_raises_ends_a_send_and_comes_through(cluster, error) -> None:
+    def end(*_: object) -> None:
+        raise error("enough")
+
+    with Producer(cluster.name_server, group="g", send_timeout=30.0) as producer:
+        producer.send(Message("T", b"x"))
+        for broker in cluster.brokers:
+            broker.hang()
+        before = signal.signal(signal.SIGUSR1, end)
+        try:
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            with pytest.raises(error, match="enough"):
+                producer.send(Message("T", b"y"))
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert sum(h.in_flight for h in producer.health()) == 0
+        for broker in cluster.brokers:
+            broker.heal()
+        assert producer.send(Message("T", b"z"))
+
+
+def test_a_shutdown_by_a_signal_does_not_wait_for_the_send_that_it_interrupts(cluster) -> None:
+    waited: list[bool] = []
+    with Producer(cluster.name_server, group="g", send_timeout=60.0) as producer:
+        producer.send(Message("T", b"x"))
+        for broker in cluster.brokers:
+            broker.hang()
+        is_quiet = producer._pool.is_quiet
+
+        def end(*_: object) -> None:
+            producer._pool.is_quiet = lambda: waited.append(True) or is_quiet()
+            producer.shutdown()
+            raise InterruptedError("the end")
+
+        before = signal.signal(signal.SIGUSR1, end)
+        try:
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            with pytest.raises(InterruptedError, match="the end"):
+                producer.send(Message("T", b"y"))
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+    assert not waited
 
 
 def test_shutdown_ends_what_hangs_with_an_outcome(cluster) -> None:

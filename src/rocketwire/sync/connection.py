@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ class Connection:
     """One socket to one address."""
 
     __slots__ = (
+        "__weakref__",
         "_buffer",
         "_clock",
         "_frames",
@@ -195,8 +197,9 @@ class Connection:
                     raise RequestTimeoutError(
                         f"{self.address} took no more bytes in time", written=some_left
                     ) from None
-                except (BlockingIOError, TimeoutError, InterruptedError):
-                    continue  # the limit was early; the next round tells whether time is left
+                except (BlockingIOError, TimeoutError, InterruptedError) as error:
+                    self._check_early(error)
+                    continue
                 except OSError as error:
                     raise ConnectionLostError(
                         f"{self.address} closed the connection: {error}", written=some_left
@@ -230,8 +233,9 @@ class Connection:
                 data = self._socket.recv(size)
             except RequestTimeoutError:  # a TimeoutError, too, so it comes first
                 raise
-            except (BlockingIOError, TimeoutError, InterruptedError):
-                continue  # the limit was early; the next round tells whether time is left
+            except (BlockingIOError, TimeoutError, InterruptedError) as error:
+                self._check_early(error)
+                continue
             except OSError as error:
                 raise ConnectionLostError(
                     f"{self.address} closed the connection: {error}", written=True
@@ -239,6 +243,15 @@ class Connection:
             if not data:
                 raise ConnectionLostError(f"{self.address} closed the connection", written=True)
             return data
+
+    def _check_early(self, error: OSError) -> None:
+        """Go on after a limit that was early: the next round tells whether time is left.
+
+        The kernel's limit looks like this, and no other: what else comes, a signal handler of the
+        application has raised.
+        """
+        if self._uses_kernel and not isinstance(error, BlockingIOError):
+            raise error
 
     def _set_limit(self, deadline: float) -> None:
         """Make the next system call end near the deadline."""
@@ -333,6 +346,9 @@ class Pool:
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
         self._idle: dict[str, list[Connection]] = {}
+        #: All that were made and are not forgotten; looked at only in the end.
+        self._made: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._dialling: list[str] = []
         self._is_closed = False
         self._users = 1
         self._lock = threading.Lock()
@@ -363,7 +379,26 @@ class Pool:
             if connection.is_fresh():
                 return connection
             connection.close()
-        return self._connector.connect(address, deadline)
+        self._dialling.append(address)
+        try:
+            connection = self._connector.connect(address, deadline)
+            with self._lock:
+                self._made.add(connection)
+            return connection
+        finally:
+            self._dialling.pop()
+
+    def is_quiet(self) -> bool:
+        """Whether nobody uses a connection of it. True while others share it: it may be them.
+
+        Found out when asked: keeping count would cost every request something.
+        """
+        with self._lock:
+            if self._users > 1:
+                return True
+            made = [c for c in self._made if c.fileno() >= 0]
+        idle = {c for found in list(self._idle.values()) for c in list(found)}
+        return not self._dialling and idle.issuperset(made)
 
     def give_back(self, connection: Connection) -> None:
         """Keep a connection for the next request."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from types import FrameType
+from typing import Any, Final, cast
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.accumulate import Accumulator, Lot
@@ -40,6 +43,9 @@ from rocketwire.sync.delivery import (
 from rocketwire.sync.positions import ThreadPositions
 
 Messages = Message | Sequence[Message]
+
+#: How often a shutdown looks whether other threads are still sending.
+_LOOK_AGAIN: Final = 0.002
 
 
 class Producer(BlockingClient[ProducerConfig]):
@@ -104,6 +110,10 @@ class Producer(BlockingClient[ProducerConfig]):
         if self._accumulator is not None:
             self._accumulator.hurry()
         self._room.wait_until_empty(patience)
+        if not self._is_sending_here():
+            # Threads that send tell nobody of it, because that would cost them.
+            while (len(self._sender.lines) or not self._pool.is_quiet()) and clock() < limit:
+                time.sleep(_LOOK_AGAIN)
         self._finish_traces(max(0.1, limit - clock()))
         self._background.stop(max(1.0, limit - clock()))
         self._callbacks.stop(max(0.1, limit - clock()))
@@ -112,6 +122,16 @@ class Producer(BlockingClient[ProducerConfig]):
                 self._driver.run(say_goodbye(self._instance, group))
         leave_group(self._instance, self._sender.group)
         self._reporting.close()
+
+    def _is_sending_here(self) -> bool:
+        """Whether a send of this very thread waits for us: a signal or a hook shuts down."""
+        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - its documented use
+        sends = {type(self).send.__code__, type(self).send_many.__code__}
+        while frame is not None:
+            if frame.f_code in sends and frame.f_locals.get("self") is self:
+                return True
+            frame = frame.f_back
+        return False
 
     def _finish_traces(self, limit: float) -> None:
         self._reporting.finish_traces(limit)
