@@ -250,12 +250,14 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
 
     async def _work(self, handler: Handler) -> None:
         loop, workload, tracer = self._loop, self._workload, self._tracer
-        is_coroutine = is_coroutine_function(handler)
+        is_batch, is_coroutine = self._config.batch > 1, is_coroutine_function(handler)
         turn = loop.time()
         while (work := self._next_now() or await self._next()) is not None:
             given: Any = work.given
             while given is not None:
-                trace = None if tracer is None else tracer.begin(work.messages)
+                trace = None
+                if tracer is not None:
+                    trace = tracer.begin(given if is_batch else (given,))
                 try:
                     result = handler(given)
                     if is_coroutine or isinstance(result, Awaitable):
@@ -270,6 +272,7 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                     tracer.end(trace, trace_code(result, retry))
                 if retry is not None:
                     self._failed(work, retry, error_of(result))
+                    result = None  # with an error it holds this frame, and all that the handler had
                     break
                 # Not one more after a stop, and those that wait go to other members.
                 given = None if self._stop_wanted or self._is_leaving else workload.go_on(work)

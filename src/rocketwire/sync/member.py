@@ -71,22 +71,36 @@ class Member(AsyncConsumer):
 
     def next_work(self) -> Work | None:
         """Wait for the next piece of work; None when it is time to stop."""
-        workload, ready = self._workload, self._ready
+        return self._next_of(self._workload)
+
+    def _next_of(self, workload: Workload) -> Work | None:
+        ready = self._ready
         with workload.lock:
-            while self._session is not None and not (self._stop_wanted or self._is_leaving):
+            while not self._is_over(workload):
                 work = workload.next_work()
                 if work is not None:
                     return work
                 ready.wait()
         return None
 
+    def _is_over(self, workload: Workload) -> bool:
+        return (
+            self._stop_wanted
+            or self._is_leaving
+            or self._session is None
+            # A thread that was left behind in its handler comes back into another membership.
+            or self._workload is not workload
+        )
+
     def handle_all(self, call: Handler) -> None:
         """Handle messages until it is time to stop."""
-        workload, tracer = self._workload, self._tracer
-        while (work := self.next_work()) is not None:
+        workload, tracer, is_batch = self._workload, self._tracer, self._config.batch > 1
+        while (work := self._next_of(workload)) is not None:
             given: Any = work.given
             while given is not None:
-                trace = None if tracer is None else tracer.begin(work.messages)
+                trace = None
+                if tracer is not None:
+                    trace = tracer.begin(given if is_batch else (given,))
                 try:
                     result = call(given)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
@@ -98,17 +112,23 @@ class Member(AsyncConsumer):
                 if tracer is not None:
                     tracer.end(trace, trace_code(result, retry))
                 if retry is not None:
-                    self._fail(work, retry, error_of(result))
+                    self._fail(workload, work, retry, error_of(result))
+                    result = None  # with an error it holds this frame, and all that the handler had
                     break
                 # Not one more after a stop, and those that wait go to other members.
                 given = None if self._stop_wanted or self._is_leaving else workload.go_on(work)
             else:
                 workload.finish(work)
 
-    def _fail(self, work: Work, retry: Retry, error: Exception | None) -> None:
+    def _fail(self, workload: Workload, work: Work, retry: Retry, error: Exception | None) -> None:
         """A handler failed; what follows happens on the loop."""
+
+        def follow() -> None:
+            if self._workload is workload:  # else nobody waits for it any more
+                self._failed(work, retry, error)
+
         with contextlib.suppress(RuntimeError):  # the loop is closed: the message stays unhandled
-            self._loop.call_soon_threadsafe(self._failed, work, retry, error)
+            self._loop.call_soon_threadsafe(follow)
 
     def succeeded(self, work: Work) -> None:
         """Somebody who iterates is done."""

@@ -142,6 +142,37 @@ def test_a_message_that_failed_is_told_by_its_own_id(run, caplog):
     assert ids[6] in told.message
 
 
+def test_a_thread_left_behind_in_its_handler_does_nothing_in_a_later_run(backlog):
+    """It comes back into another membership, whose messages it must neither take nor count."""
+    name_server, topic = backlog
+    let_go, left_behind, seen = threading.Event(), threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+    options = {"group": unique_group(), "start": "earliest", "shutdown_timeout": 0.1}
+    with Consumer(name_server, workers=1, **options).subscribe(topic) as one:
+
+        def hang(_: Any) -> None:
+            threads.append(threading.current_thread())
+            one.stop()
+            left_behind.set()
+            let_go.wait(LIMIT)
+            raise ValueError("far too late")
+
+        one.run(hang)
+        assert left_behind.is_set()
+
+        def handle(_: Any) -> None:
+            assert threading.current_thread() not in threads
+            let_go.set()
+            threads[0].join(LIMIT)
+            seen.set()
+            one.stop()
+
+        one.run(handle)
+        assert seen.is_set()
+        assert len(threads) == 1
+        assert not threads[0].is_alive()
+
+
 # Threads at one workload, without a network
 
 
