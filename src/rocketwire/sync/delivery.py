@@ -211,29 +211,42 @@ class Room:
         self._bytes = size
         self._held_bytes = 0
         self.held = 0
-        self._waiting = 0
+        #: What threads wait for, in the order in which they came.
+        self._line: list[tuple[int, int]] = []
         self._turns = Turns()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
 
     def take(self, messages: int, size: int, timeout: float | None) -> bool:
         """Take room, waiting for it; False if there was none in time. None: take it anyway."""
-        with self._lock:
-            if timeout is None or self._fits(messages, size):
-                self.held += messages
-                self._held_bytes += size
-                return True
+        wanted = (messages, size)
         with self._changed:
-            if not self._fits(messages, size):
-                self._waiting += 1
+            if timeout is not None and not self._may_enter(wanted):
+                self._line.append(wanted)
                 try:
-                    if not self._changed.wait_for(lambda: self._fits(messages, size), timeout):
+                    if not self._changed.wait_for(lambda: self._may_enter(wanted), timeout):
                         return False
                 finally:
-                    self._waiting -= 1
+                    self._line = [other for other in self._line if other is not wanted]
+                    if self._line:
+                        self._changed.notify_all()
             self.held += messages
             self._held_bytes += size
             return True
+
+    def _may_enter(self, wanted: tuple[int, int]) -> bool:
+        """Whether there is room, and nobody before us waits for more than there is.
+
+        Else a batch would never get in while single messages take every place that comes free.
+        """
+        if not self._fits(*wanted):
+            return False
+        for other in self._line:
+            if other is wanted:
+                break
+            if not self._fits(*other):
+                return False
+        return True
 
     def _fits(self, messages: int, size: int) -> bool:
         # Somebody larger than the whole room may go in when it is empty.
@@ -246,13 +259,13 @@ class Room:
         with self._changed:
             self.held -= messages
             self._held_bytes -= size
-            if self._waiting or not self.held:
+            if self._line or not self.held:
                 self._changed.notify_all()
 
     def post(self, size: int) -> Turn | None:
         """``take`` room for one message and ``enter`` in one; None if there is no room now."""
         with self._lock:
-            if self.held >= self._messages or self._held_bytes + size > self._bytes:
+            if self.held >= self._messages or self._held_bytes + size > self._bytes or self._line:
                 return None
             self.held += 1
             self._held_bytes += size
@@ -265,7 +278,7 @@ class Room:
         with self._lock:
             self.held -= 1
             self._held_bytes -= size
-            if self._waiting or not self.held:
+            if self._line or not self.held:
                 self._changed.notify_all()
             turn.leave()
 
