@@ -72,6 +72,19 @@ def test_a_command_gets_body_and_fields_and_its_failure_brings_the_message_again
     )
     assert done.code == 0
     assert {p.name for p in tmp_path.glob("orders-*")} == {f"orders-{n}" for n in range(10)}
+    (told,) = [line for line in done.err.splitlines() if "code" in line]
+    assert told.endswith(": the command ended with code 1; the message comes again")
+
+
+def test_a_command_runs_in_a_shell_and_no_message_is_part_of_it(rocketwire, filled, tmp_path):
+    with Producer(filled.name_server) as producer:
+        producer.send(Message("traps", "$(touch trapped)", keys="$(touch trapped)"))
+    line = f"cat > {tmp_path}/body && echo \"$ROCKETMQ_KEYS\" | tr -d '\\n' > {tmp_path}/keys"
+    words = ("consume", "traps", "-g", "g", "--from", "earliest", "--limit", "1", "--exec", line)
+    assert rocketwire(*words, cluster=filled).code == 0
+    assert (tmp_path / "body").read_text() == "$(touch trapped)"
+    assert (tmp_path / "keys").read_text() == "$(touch trapped)"
+    assert not list(Path().glob("trapped"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import subprocess
 import threading
 from collections.abc import Callable
@@ -53,8 +52,8 @@ def consume(  # noqa: PLR0913 - each has a default
         typer.Option(
             "--exec",
             metavar="CMD",
-            help="Run this for each message, its body on standard input, its fields as ROCKETMQ_* "
-            "variables; where it fails, the message comes again.",
+            help="Run this in a shell for each message, its body on standard input, its fields as "
+            "ROCKETMQ_* variables; where it fails, the message comes again.",
         ),
     ] = None,
     tag: Annotated[str, typer.Option(help="Only this tag; 'a || b' for several.")] = "*",
@@ -73,7 +72,7 @@ def consume(  # noqa: PLR0913 - each has a default
     settings = here.consumer_settings() | {"ordered": ordered, "start": start, "workers": workers}
     consumer = Consumer(config=settings, group=group).subscribe(topic, tag)
     show = show_json if here.as_json else show_body if raw else show_line
-    handle = _runner(exec_) if exec_ is not None else lambda message: show(here, message)
+    handle = _runner(here, exec_) if exec_ is not None else lambda message: show(here, message)
     counted = _Counted(handle, limit, consumer.stop)
     with stop_requested() as stop, consumer:
         watcher = threading.Thread(
@@ -117,16 +116,26 @@ class _Counted:
             self._stop()
 
 
-def _runner(line: str) -> Callable[[StoredMessage], None]:
-    """A handler that runs a command, and fails when the command does."""
-    words = shlex.split(line)
-    if not words:
+def _runner(here: Invocation, line: str) -> Callable[[StoredMessage], None]:
+    """A handler that runs a command in a shell, and fails when the command does."""
+    if not line.strip():
         raise UsageError("--exec is empty: give a command")
 
     def run(message: StoredMessage) -> None:
-        subprocess.run(  # noqa: S603 - the command is the user's own
-            words, input=message.body, env=os.environ | _variables(message), check=True
-        )
+        try:
+            subprocess.run(  # noqa: S602 - the line is the user's own; messages are no part of it
+                line,
+                shell=True,
+                input=message.body,
+                env=os.environ | _variables(message),
+                check=True,
+            )
+        except subprocess.CalledProcessError as error:
+            here.note(
+                f"{message.message_id}: the command ended with code {error.returncode}; "
+                "the message comes again"
+            )
+            raise
 
     return run
 

@@ -27,7 +27,7 @@ app = typer.Typer(
 @command(
     app, "show", examples=("rocketwire group show billing", "rocketwire group show billing --json")
 )
-def show(here: Invocation, group: Annotated[str, typer.Argument(help="Of the group.")]) -> None:
+def show(here: Invocation, group: Annotated[str, typer.Argument(help="Its name.")]) -> None:
     """Members, which of them has which queue, and how far behind each queue is."""
     with here.admin(background=False) as admin:
         progress = find_progress(admin, group)
@@ -80,7 +80,7 @@ def _described(item: Progress) -> dict[str, object]:
 def reset(
     here: Invocation,
     *,
-    group: Annotated[str, typer.Argument(help="Of the group.")],
+    group: Annotated[str, typer.Argument(help="Its name.")],
     to: Annotated[str, typer.Option(help="earliest, latest, a time, or an age such as 2h.")],
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it, instead of showing it.")] = False,
