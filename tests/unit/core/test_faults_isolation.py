@@ -570,3 +570,69 @@ def test_a_broker_that_was_well_in_between_is_not_called_steadily_slow(caplog):
             lab.answer("b0")
             assert lab.state("b0") == "usable"
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_the_cause_of_an_isolation_is_kept(busy):
+    lab = lab_of()
+    lab.fail("b0", busy=busy)
+    lab.answer("b1", 0.5)
+    causes = [lab.table.entry_of(broker).cause for broker in lab.brokers]
+    assert causes == ["busy" if busy else "failed", "slow", ""]
+
+
+def test_whoever_gives_up_his_place_is_usable_from_then_on():
+    lab = lab_of(2)
+    lab.answer("b0", 0.05)
+    lab.answer("b1", 0.3)
+    assert lab.state("b0") == "usable"
+    assert lab.health("b0").since == lab.now
+
+
+def test_slow_answers_that_find_no_place_clear_the_record_like_good_ones():
+    lab = FaultLab(FaultPolicy(max_slow_share=0.0), brokers=("b0", "b1"))
+    lab.warm_up()
+    lab.fail("b1")
+    return_by_trial(lab, "b1")
+    assert lab.health("b1").record == 1
+    for _ in range(25):
+        lab.wait(0.5)
+        lab.answer("b1", 0.3)
+    assert lab.state("b1") == "usable"
+    assert lab.health("b1").record == 0
+
+
+def test_a_busy_trial_that_nobody_suspects_counts_by_its_last_latency_however_old():
+    lab = lab_of(2)
+    lab.answer("b0", 0.2)
+    lab.probe("b0")
+    lab.start("b0")
+    lab.table.entry_of("b1").last_wait = 1.0
+    lab.table.entry_of("b1").state = "isolated"
+    lab.table.entry_of("b1").cause = "slow"
+    assert lab.table.least_bad(lab.brokers, lab.now + 5.0) == ["b0"]
+
+
+def test_without_a_background_a_second_isolation_counts_by_its_end_as_the_first_did():
+    lab = lab_of(2, probing=False)
+    for _ in range(2):
+        lab.fail("b0")
+        lab.fail("b1")
+        assert lab.table.least_bad(lab.brokers, lab.now) == ["b0", "b1"]
+        lab.wait(60.0)
+        for broker in lab.brokers * 2:
+            lab.choose()
+            lab.answer(broker)
+        assert [lab.state(broker) for broker in lab.brokers] == ["usable", "usable"]
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(59.5, 0), (60.0, 1)])
+def test_steadily_means_a_minute(caplog, seconds, told):
+    lab = lab_of()
+    lab.answer("b0", 0.5)
+    began = lab.now
+    with caplog.at_level(logging.WARNING, "rocketwire.faults"):
+        lab.table.probe_started("b0")
+        lab.clock.run_until(began + seconds)
+        lab.table.probe_finished("b0", lab.now, 0.5, good=True)
+    assert len(caplog.records) == told

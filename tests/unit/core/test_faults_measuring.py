@@ -200,3 +200,75 @@ def test_a_request_written_again_is_timed_from_the_second_time():
     lab.table.answered(flight, lab.now)
     assert lab.state("broker-a") == "usable"
     assert lab.health("broker-a").in_flight == 0
+
+
+def test_the_first_answer_sets_the_smoothed_latency_whatever_came_before_it():
+    lab = FaultLab()
+    lab.table.cancelled(lab.start("broker-a"))
+    lab.answer("broker-a", 0.008)
+    assert lab.health("broker-a").smoothed == pytest.approx(0.008)
+
+
+# ---------------------------------------------------------------------------- several at once
+
+
+def at_once(lab, *brokers, size=0, latency=2 * MS):
+    flights = [lab.start(broker, size) for broker in brokers]
+    lab.wait(latency)
+    lab.table.answered_all(flights, lab.now)
+
+
+def test_answers_told_at_once_are_samples_each():
+    lab = exact_lab()
+    entry = lab.table.entry_of("broker-a")
+    before = entry.samples
+    at_once(lab, "broker-a", "broker-b", "broker-a", "broker-a")
+    assert entry.samples == before + 3
+    assert lab.table.entry_of("broker-b").samples == before + 1
+    assert lab.health("broker-a").in_flight == 0
+
+
+def test_an_answer_at_once_that_is_sooner_than_its_allowance_counts_as_instant():
+    lab = exact_lab(8 * MS)
+    at_once(lab, "broker-a", size=10_000_000)
+    assert lab.health("broker-a").smoothed == pytest.approx(0.9 * 8 * MS)
+    assert lab.health("broker-a").last_latency == 2 * MS
+
+
+def test_an_answer_at_once_from_before_an_isolation_is_no_sample():
+    lab = exact_lab()
+    old = lab.start("broker-a")
+    lab.fail("broker-a")
+    lab.probe("broker-a", 2 * MS)
+    lab.answer("broker-a", 2 * MS)
+    lab.answer("broker-a", 2 * MS)
+    entry = lab.table.entry_of("broker-a")
+    for _ in range(30):  # until the record is clear, and the broker is calm again
+        lab.wait(1.0)
+        lab.answer("broker-a", 2 * MS)
+    assert entry.calm
+    before = entry.samples, entry.smoothed
+    old.written_at = lab.now
+    lab.table.answered_all([old], lab.now)
+    assert (entry.samples, entry.smoothed) == before
+
+
+def test_a_slow_answer_among_others_is_judged():
+    lab = exact_lab()
+    slow = lab.start("broker-a")
+    lab.wait(64 * MS)
+    others = [lab.start("broker-b"), lab.start("broker-c")]
+    lab.table.answered_all([*others, slow], lab.now)
+    assert lab.state("broker-a") == "isolated"
+
+
+def test_quick_answers_told_at_once_need_no_judgement_up_to_the_floor():
+    lab = exact_lab()
+    asked = []
+    judge = lab.table._judge
+    ordinary = judge.answered
+    judge.answered = lambda *args: asked.append(args) or ordinary(*args)
+    at_once(lab, "broker-a", latency=16 * MS)
+    assert asked == []
+    at_once(lab, "broker-a", latency=17 * MS)
+    assert len(asked) == 1

@@ -493,3 +493,14 @@ def test_upstream_bug_a_heartbeat_with_nothing_to_send_does_not_stop_the_later_o
     instance.routes.update("t", TopicRoute((queues,), (data,)))
     assert driver.run(heartbeat(instance)) == 1
     assert broker.arrivals == {34: 1}
+
+
+@pytest.mark.parametrize("policy", [JAVA4, JAVA5])
+def test_java_keeps_why_it_left_a_broker(policy):
+    lab = FaultLab(policy)
+    lab.answer("broker-a", 20.0)
+    lab.fail("broker-b")
+    flight = lab.start("broker-c")
+    lab.table.settled(flight, lab.now, code=16)
+    causes = [lab.table.entry_of(broker).cause for broker in lab.brokers]
+    assert causes == ["slow", "failed", "failed"]

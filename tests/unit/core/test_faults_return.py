@@ -352,3 +352,11 @@ def test_another_usable_looks_at_all_others():
     lab.fail("b1")
     assert not lab.table.another_usable(lab.brokers, "b0", lab.now)
     assert lab.table.another_usable(lab.brokers, "b1", lab.now)
+
+
+def test_a_probe_that_takes_no_time_at_all_is_good():
+    lab = FaultLab()
+    lab.warm_up()
+    lab.fail("broker-a")
+    lab.probe("broker-a", 0.0)
+    assert lab.state("broker-a") == "trial"

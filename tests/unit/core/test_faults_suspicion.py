@@ -3,6 +3,7 @@ so that arithmetic is exact."""
 
 import pytest
 
+from rocketwire.core.fault_judgement import LOOK_AGAIN
 from rocketwire.core.selection import TopicQueues
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.testing.fault_lab import FaultLab
@@ -310,3 +311,63 @@ def test_state_of_is_the_state_in_one_word():
     assert lab.table.state_of("broker-b") == "suspect"
     lab.probe("broker-a")
     assert lab.table.state_of("broker-a") == "trial"
+
+
+def test_a_failure_leaves_a_broker_suspect_for_what_else_it_owes():
+    lab = exact_lab()
+    lab.start("broker-a")
+    lab.wait(64 * MS)
+    second = lab.start("broker-a")
+    lab.wait(128 * MS)
+    assert lab.state("broker-a") == "suspect"
+    second.epoch -= 1  # so that its failure is no verdict
+    lab.table.failed(second, lab.now, "closed the connection")
+    assert lab.table.state_of("broker-a") == "suspect"
+
+
+def test_suspicion_is_looked_for_again_at_its_moment_or_soon():
+    lab = exact_lab()
+    lab.start("broker-a")
+    lab.table.refresh(lab.now)
+    assert lab.table.watch.at == lab.now + LOOK_AGAIN
+    began = lab.now
+    lab.wait(124 * MS)  # in 4 ms it would be suspect
+    lab.table.refresh(lab.now)
+    assert lab.table.watch.at == began + 128 * MS
+
+
+def test_a_suspect_is_looked_at_again_after_the_time_of_one_suspicion():
+    lab = exact_lab()
+    lab.start("broker-a")
+    lab.wait(129 * MS)
+    lab.table.refresh(lab.now)
+    assert lab.table.watch.at == lab.now + 128 * MS
+
+
+def test_the_soonest_of_all_brokers_decides_when_to_look_again():
+    lab = exact_lab(probing=False)
+    lab.fail("broker-a")
+    end = lab.health("broker-a").until
+    lab.wait(end - lab.now - 4 * MS)
+    lab.start("broker-b")  # looked at again in 10 ms, which is later
+    lab.table.refresh(lab.now)
+    assert lab.table.watch.at == end
+
+
+@pytest.mark.parametrize("ask", ["usable", "another_usable"])
+def test_time_has_its_effect_at_the_very_moment(ask):
+    lab = exact_lab(probing=False)
+    lab.fail("broker-a")
+    lab.fail("broker-b")
+    lab.fail("broker-c")
+    lab.chosen()
+    refreshed = []
+    judge = lab.table._judge
+    ordinary = judge.refresh
+    judge.refresh = lambda now: refreshed.append(now) or ordinary(now)
+    at = lab.table.watch.at
+    if ask == "usable":
+        lab.table.usable("broker-a", at)
+    else:
+        lab.view.another_usable("broker-b", at)
+    assert refreshed == [at]

@@ -17,6 +17,7 @@ from rocketwire.core.retry import (
 )
 from rocketwire.errors import (
     Attempt,
+    BrokerError,
     ClientClosedError,
     ConnectFailedError,
     ConnectionLostError,
@@ -24,6 +25,7 @@ from rocketwire.errors import (
     LocalProtocolError,
     NoWritableQueueError,
     Outcome,
+    PermissionDeniedError,
     RemoteProtocolError,
     RequestTimeoutError,
     SendFailedError,
@@ -276,3 +278,12 @@ def test_the_error_of_a_failed_send_survives_pickling():
     assert type(copy) is SendTimeoutError
     assert (str(copy), copy.outcome) == (str(error), error.outcome)
     assert [one.broker for one in copy.attempts] == ["broker-a", "broker-b"]
+
+
+def test_a_refusal_for_lack_of_permission_ends_with_what_to_do():
+    queue = MessageQueue("T", "broker-a", 0)
+    refused = Attempt(queue, 0.0, PermissionDeniedError(16, "no", "broker-a"), Outcome.REJECTED)
+    busy = Attempt(queue, 0.0, BrokerError(2, "busy", "broker-a"), Outcome.REJECTED)
+    end = "; check the credentials, and what they may do"
+    assert describe_failure([busy, refused, busy], 1.0).endswith(end)
+    assert not describe_failure([busy], 1.0).endswith(end)
