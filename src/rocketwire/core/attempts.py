@@ -128,8 +128,12 @@ class AttemptLog:
             self._report(count, target, now - began, "stored", result.offset, None)
 
     def cancelled(self, target: SendTarget, began: float, flight: Flight) -> SendFailedError | None:
-        """The send was given up by its caller during an attempt; what hooks are told in the end."""
-        if not self._hooks.after_attempt and not self._hooks.after_send:
+        """The send was given up by its caller during an attempt; what is told in the end.
+
+        None where nobody is told: there are no hooks, and nobody stands behind it in line.
+        """
+        hooks = self._hooks
+        if not (hooks.after_attempt or hooks.after_send or self._outgoing.sharding_keys):
             return None
         outcome = outcome_of(GeneratorExit(), written=flight.written_at != NEVER)
         elapsed = self._instance.clock() - began

@@ -44,6 +44,7 @@ from rocketwire.errors import (
     ConnectFailedError,
     InvalidMessageError,
     LocalProtocolError,
+    Outcome,
     ProtocolError,
     RocketMQError,
     RouteError,
@@ -206,6 +207,8 @@ class Sender:
             raise
         except GeneratorExit:
             given_up = plan.given_up or SendFailedError("not sent: cancelled before it was tried")
+            if given_up.outcome is not Outcome.NOT_SENT:
+                error = given_up  # it may still arrive, after those who were accepted behind it
             raise
         finally:
             for ticket in plan.tickets:

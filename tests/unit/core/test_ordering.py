@@ -10,7 +10,7 @@ from rocketwire.core.retry import SendMode
 from rocketwire.errors import Outcome, SendFailedError, SendTimeoutError
 from rocketwire.message import Message
 from rocketwire.testing.simulated_network import Hang, with_pauses
-from rocketwire.testing.simulation import SimulatedLock
+from rocketwire.testing.simulation import OperationRuleError, SimulatedLock
 
 
 def keyed(number: int, key: str = "k") -> Message:
@@ -140,3 +140,33 @@ def test_leaving_the_middle_of_a_line_opens_nobody() -> None:
     assert third.failed_before is None
     lines.leave(first)
     assert third.gate.is_open
+
+
+def test_what_was_accepted_behind_a_message_that_is_given_up_in_flight_is_not_sent() -> None:
+    world = World(1)
+    world.send(keyed(0))
+    world.brokers["broker-a"].break_now(Hang())
+    first, second, other = (
+        submit(world, keyed(n, key)) for n, key in ((1, "k"), (2, "k"), (3, "x"))
+    )
+    world.clock.advance(0.01)
+    first.cancel()
+    world.clock.advance(0.01)
+    with pytest.raises(SendFailedError, match="maybe stored") as caught:
+        second.result()
+    assert caught.value.outcome is Outcome.NOT_SENT
+    with pytest.raises(OperationRuleError, match="still under way"):
+        other.result()
+    world.brokers["broker-a"].heal()
+    assert world.send(keyed(4))  # later ones go on
+    assert len(world.sender.lines) == 1
+
+
+def test_a_message_that_is_given_up_in_line_leaves_those_behind_it_alone() -> None:
+    world = World(1)
+    first, second, third = (submit(world, keyed(n)) for n in (1, 2, 3))
+    second.cancel()
+    world.clock.advance(1.0)
+    assert first.result()
+    assert third.result()
+    assert [bytes(command.body) for _, _, command in world.stored] == [b"1", b"3"]
