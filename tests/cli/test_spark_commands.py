@@ -80,6 +80,67 @@ def test_rows_are_published_transformed_archived_and_verified(run, cluster, tmp_
     assert keys == {str(number) for number in range(100)}
 
 
+def test_a_function_of_the_current_folder_changes_messages(run, cluster, tmp_path):
+    with Producer(cluster.name_server, group="python") as producer:
+        producer.send([Message("plain", text, keys=text) for text in ("a", "b")])
+    module = "def louder(messages):\n    return messages.selectExpr('keys', 'upper(string(body)) as body')\n"
+    (tmp_path / "own_change.py").write_text(module)
+    checkpoint = ["--checkpoint", str(tmp_path / "checkpoint")]
+    changed = run("transform", "plain", "loud", "--python", "own_change:louder", *checkpoint)
+    assert changed["rows_written"] == 2
+    with Reader(cluster.name_server) as reader:
+        found = {(message.keys, message.body) for message in reader.read("loud")}
+    assert found == {("a", b"A"), ("b", b"B")}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["transform", "a", "b"], "exactly one of --sql and --python"),
+        (["transform", "a", "b", "--sql", "x", "--python", "y:z"], "exactly one of"),
+        (["transform", "a", "b", "--python", "json"], "write MODULE:FUNCTION"),
+        (["transform", "a", "b", "--python", "no_such_module:f"], "No module named"),
+        (["transform", "a", "b", "--python", "json:nothing"], "json has no function nothing"),
+        (["archive", "a", "./nowhere", "--verify"], "there is no archive"),
+        (["publish", "orders.json"], "exactly one of topic and topic_expression"),
+    ],
+)
+def test_wrong_calls_are_told_in_a_line(rocketwire, cluster, spark, words, complaint):
+    done = rocketwire(*words, cluster=cluster)
+    assert done.code == 2
+    assert complaint in done.err
+    assert "Traceback" not in done.err
+
+
+def test_where_a_stream_keeps_its_progress_is_told_before_it_runs(
+    rocketwire, cluster, spark, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with Producer(cluster.name_server, group="early") as producer:
+        producer.send(Message("early", "x"))
+    done = rocketwire(
+        "transform", "early", "late", "--sql", "select * from messages", cluster=cluster
+    )
+    assert done.code == 0, done.err
+    place = tmp_path / "rocketwire-checkpoints" / "transform-early-late"
+    assert f"checkpoint: {place}" in done.err.replace("\n", "")
+    assert place.is_dir()
+
+
+def test_a_summary_tells_of_bad_rows_and_of_several_topics(rocketwire, cluster, spark, tmp_path):
+    rows = [{"id": n, "to": f"many-{n % 2}", "text": "x" if n else None} for n in range(5)]
+    (tmp_path / "rows.json").write_text("\n".join(map(json.dumps, rows)))
+    done = rocketwire(
+        "publish", str(tmp_path / "rows.json"), "--topic-expression", "to", "--body", "text",
+        "--set", "onBadRow=drop", cluster=cluster,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "4 rows" in done.out
+    assert "1 bad rows were not sent to the topic" in done.out
+    with Reader(cluster.name_server) as reader:
+        assert [len(list(reader.read(f"many-{number}"))) for number in (0, 1)] == [2, 2]
+
+
 def test_a_report_is_made_of_telemetry(run, cluster, tmp_path):
     telemetry = tmp_path / "telemetry"
     with Producer(cluster.name_server, group="told", telemetry=str(telemetry)) as producer:

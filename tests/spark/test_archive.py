@@ -200,6 +200,11 @@ def test_an_empty_topic_makes_an_empty_archive(run, check):
     assert check().is_good
 
 
+def test_a_folder_without_archive_is_not_called_whole(spark, cluster, tmp_path):
+    with pytest.raises(ConfigError, match="there is no archive"):
+        verify_archive(spark, tmp_path / "mistyped", name_servers=cluster.name_server)
+
+
 def test_wrong_arguments_are_refused(run):
     with pytest.raises(ConfigError, match="body is 'xml'"):
         run(body="xml")

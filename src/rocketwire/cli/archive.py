@@ -49,6 +49,9 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
         Path | None, typer.Option(help="Remembers how far it is; beside the dataset by default.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on with what comes.")] = False,
+    file_format: Annotated[
+        str, typer.Option("--format", help="parquet; delta or iceberg where Spark has them.")
+    ] = "parquet",
     verify: Annotated[
         bool, typer.Option("--verify", help="Archive nothing, check what is there.")
     ] = False,
@@ -75,6 +78,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
                 start=start,
                 checkpoint=checkpoint,
                 follow=follow,
+                format=file_format,
                 options=given,
                 on_start=watch,
             ),

@@ -35,7 +35,12 @@ def publish(  # noqa: PLR0913 - each is one decision of the user
     here: Invocation,
     *,
     dataset: Annotated[str, typer.Argument(help="Files (Parquet, JSON, CSV, ...) or a table.")],
-    topic: Annotated[str, typer.Argument(help="Where the rows go.")],
+    topic: Annotated[
+        str | None, typer.Argument(help="Where the rows go; or --topic-expression.")
+    ] = None,
+    topic_expression: Annotated[
+        str | None, typer.Option(help="Column or expression: the topic of each row.")
+    ] = None,
     key: Annotated[str | None, typer.Option(help="Column or expression: keys.")] = None,
     body: Annotated[
         str | None, typer.Option(help="Likewise: the body. The row as JSON by default.")
@@ -77,6 +82,7 @@ def publish(  # noqa: PLR0913 - each is one decision of the user
                 sharding_key=sharding_key,
                 order_by=order_by,
                 properties=prop,
+                topic_expression=topic_expression,
                 rate=rate,
                 state=state,
                 verify_after=verify,
@@ -99,6 +105,8 @@ def _conclude(here: Invocation, result: PublishResult, *, dry_run: bool) -> None
         ),
         f"brokers: {', '.join(f'{name} {rows:,}' for name, rows in result.by_broker.items())}",
     ]
+    if result.bad_rows:
+        lines.append(f"{result.bad_rows:,} bad rows were not sent to the topic")
     if result.skipped:
         lines.append(f"{result.skipped} parts were sent before and left out")
     if result.may_repeat:
@@ -124,10 +132,12 @@ class _Bar:
                 TextColumn("{task.description}"),
                 BarColumn(),
                 TextColumn("{task.fields[rows]:,} rows"),
+                TextColumn("{task.fields[speed]:,.0f} rows/s"),
                 TimeElapsedColumn(),
+                TextColumn("{task.fields[left]}"),
                 console=here.errors,
             )
-            self._task = self._progress.add_task("publishing", total=None, rows=0)
+            self._task = self._progress.add_task("publishing", total=None, rows=0, speed=0, left="")
 
     def __enter__(self) -> Callable[[PublishProgress], None]:
         if self._progress is not None:
@@ -141,8 +151,24 @@ class _Bar:
     def _update(self, now: PublishProgress) -> None:
         if self._progress is not None:
             self._progress.update(
-                self._task, total=now.parts_in_all, completed=now.parts, rows=now.rows
+                self._task,
+                total=now.parts_in_all,
+                completed=now.parts,
+                rows=now.rows,
+                speed=now.rows_per_second,
+                left=_left(now),
             )
         elif time.monotonic() - self._told_at > 5:
             self._told_at = time.monotonic()
-            self._here.note(f"{now.parts} of {now.parts_in_all} parts, {now.rows:,} rows")
+            self._here.note(
+                f"{now.parts} of {now.parts_in_all} parts, {now.rows:,} rows, "
+                f"{now.rows_per_second:,.0f} rows/s, {_left(now)}"
+            )
+
+
+def _left(now: PublishProgress) -> str:
+    seconds = now.seconds_left
+    if seconds is None:
+        return "time left unknown"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d} left"

@@ -1,12 +1,16 @@
-"""``rocketwire transform``: topic to topic, by SQL, on Spark."""
+"""``rocketwire transform``: topic to topic, by SQL or a function, on Spark."""
 
 from __future__ import annotations
 
+import importlib
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rocketwire.cli.failures import UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.spark_work import (
     Master,
@@ -16,6 +20,9 @@ from rocketwire.cli.spark_work import (
     started_spark,
     tell,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 app = typer.Typer(add_completion=False)
 
@@ -28,6 +35,7 @@ app = typer.Typer(add_completion=False)
         "rocketwire transform orders big --sql \"select keys, body from messages where tags = 'paid'\"",
         "rocketwire transform orders totals --body json --sql 'select string(data.total) as body from messages'",
         "rocketwire transform orders copy --sql 'select * from messages' --follow",
+        "rocketwire transform orders clean --python jobs:clean",
     ),
 )
 def transform(  # noqa: PLR0913 - each is one decision of the user
@@ -35,7 +43,13 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     *,
     source: Annotated[str, typer.Argument(metavar="FROM", help="A topic; several with commas.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="The topic to write.")],
-    sql: Annotated[str, typer.Option(help="Selects from the table 'messages'.")],
+    sql: Annotated[
+        str | None, typer.Option(help="Selects from the table 'messages'; or --python.")
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="Takes and returns a DataFrame instead."),
+    ] = None,
     body: Annotated[str, typer.Option(help="raw, or json: parsed as the column data.")] = "raw",
     schema: Annotated[
         str | None, typer.Option(help="Of JSON bodies, as DDL; else learned.")
@@ -53,10 +67,19 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     options: SourceOptions = None,
     master: Master = None,
 ) -> None:
-    """Read a topic, change its messages by SQL, write another topic; restartable."""
+    """Read a topic, change its messages by SQL or Python, write another topic; restartable."""
+    if (sql is None) == (python is None):
+        raise UsageError("give exactly one of --sql and --python")
+    function = None if python is None else load_function(python)
     with started_spark(here, master, is_short=dry_run) as spark:
         from rocketwire.spark import transform as run
+        from rocketwire.spark.pipelines.checkpoint import default_checkpoint
 
+        if function is not None:
+            _ship(spark, function)
+        place = checkpoint or default_checkpoint("transform", source, target)
+        if not dry_run:
+            here.note(f"checkpoint: {place}")
         result = run_stream(
             here,
             lambda watch: run(
@@ -65,10 +88,11 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
                 target,
                 name_servers=here.name_servers,
                 sql=sql,
+                function=function,
                 body=body,
                 schema=schema,
                 start=start,
-                checkpoint=checkpoint,
+                checkpoint=place,
                 force=force,
                 dead_letter=dead_letter,
                 follow=follow,
@@ -85,5 +109,32 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
         result,
         f"{result.rows_read:,} rows read, {result.rows_written:,} written, "
         f"{result.bad_rows:,} bad, in {result.seconds:.1f} s",
-        f"checkpoint: {result.checkpoint}",
     )
+
+
+def load_function(text: str) -> Callable[[Any], Any]:
+    """The function that ``module:function`` names; modules of the current folder are found, too.
+
+    Raises:
+        UsageError: there is no such function.
+    """
+    module, colon, name = text.partition(":")
+    if not (module and colon and name):
+        raise UsageError(f"--python {text!r}: write MODULE:FUNCTION")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise UsageError(f"--python {text!r}: {error}") from error
+    if not callable(found):
+        raise UsageError(f"--python {text!r}: {module} has no function {name}")
+    function: Callable[[Any], Any] = found
+    return function
+
+
+def _ship(spark: SparkSession, function: Callable[[Any], Any]) -> None:
+    """Let workers elsewhere find the function's module; a package is installed there, or not."""
+    path = getattr(sys.modules.get(function.__module__), "__file__", None) or ""
+    if path.endswith(".py") and Path(path).name == f"{function.__module__}.py":
+        spark.sparkContext.addPyFile(path)

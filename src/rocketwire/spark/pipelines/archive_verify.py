@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Cluster, reader_for
 from rocketwire.spark.offsets import StreamOffset
-from rocketwire.spark.pipelines.checkpoint import last_offsets
+from rocketwire.spark.pipelines.checkpoint import is_surely_missing, last_offsets
 from rocketwire.spark.pipelines.connection import checked
 
 if TYPE_CHECKING:
@@ -46,8 +47,15 @@ def check_archive(
         folder: the archive.
         checkpoint: of the stream that writes it.
         settings: options of the data source.
+
+    Raises:
+        ConfigError: there is no archive.
     """
     frame = _read(spark, folder)
+    if frame is None and is_surely_missing(checkpoint):
+        raise ConfigError(
+            f"folder {folder}: there is no archive, and no checkpoint {checkpoint} of one"
+        )
     if frame is None:
         return ArchiveVerification(0, 0, _against_checkpoint({}, checkpoint))
     found = _spans(frame)

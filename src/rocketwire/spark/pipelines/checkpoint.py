@@ -19,6 +19,20 @@ def default_checkpoint(kind: str, *names: str) -> Path:
     return Path.cwd() / "rocketwire-checkpoints" / f"{kind}-{safe}"
 
 
+def local_path(folder: str | Path) -> Path | None:
+    """A folder on this machine; None if it is on another file system, and can't be looked into."""
+    text = str(folder)
+    if "://" in text and not text.startswith("file://"):
+        return None
+    return Path(text.removeprefix("file://"))
+
+
+def is_surely_missing(folder: str | Path) -> bool:
+    """Whether there is no such checkpoint; False where that can't be told."""
+    path = local_path(folder)
+    return path is not None and not path.exists()
+
+
 def claim_checkpoint(folder: str | Path, settings: Mapping[str, Any], *, force: bool) -> None:
     """Note what a checkpoint is used for; refuse another use of it.
 
@@ -30,17 +44,17 @@ def claim_checkpoint(folder: str | Path, settings: Mapping[str, Any], *, force: 
     Raises:
         ConfigError: it was used with other settings.
     """
-    text = str(folder)
-    if "://" in text and not text.startswith("file://"):
+    place = local_path(folder)
+    if place is None:
         return
-    path = Path(text.removeprefix("file://")) / _NOTE
+    path = place / _NOTE
     wanted = json.loads(json.dumps(dict(settings)))
     if path.exists() and not force:
         found = json.loads(path.read_text(encoding="utf-8"))
         for name, value in wanted.items():
             if found.get(name) != value:
                 raise ConfigError(
-                    f"checkpoint {text}: its stream had {name} {found.get(name)!r}, not {value!r}; "
+                    f"checkpoint {folder}: its stream had {name} {found.get(name)!r}, not {value!r}; "
                     "use another checkpoint, or force it if the messages read so far may stay read"
                 )
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -46,12 +46,24 @@ _TICK: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class PublishProgress:
-    """How far a job is."""
+    """How far a job is. Rows count when their part is done, and parts that were done before do not."""
 
     rows: int
     parts: int
     parts_in_all: int
     seconds: float
+
+    @property
+    def rows_per_second(self) -> float:
+        """The speed so far."""
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest will take if its parts are like the others; None as none is done."""
+        if self.parts == 0:
+            return None
+        return self.seconds / self.parts * (self.parts_in_all - self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +226,9 @@ class _Job:
                 rate=None if rate is None else rate / max(1, min(count, _slots(self._spark))),
                 told=told,
             )
-            watch = _Watch(told, self._state, self._parting, count, began, on_progress)
+            # Parts that were done before have their tasks, too, which end at once.
+            to_do = max(0, count - len(done))
+            watch = _Watch(told, self._state, self._parting, to_do, began, on_progress)
             with watch:
                 sent = map_in_arrow(self._messages, task, RESULT_SCHEMA).collect()
         results = decode_lines([row.result for row in sent])
