@@ -24,7 +24,7 @@ CONNECT = ("tests/spark/test_connect.py",)
 #: What PySpark's extra "connect" asks for, with what these need in turn.
 CLIENT = (
     "grpcio", "grpcio-status", "googleapis-common-protos", "protobuf", "zstandard",
-    "pandas", "python-dateutil", "six", "pytz", "tzdata",
+    "pandas<3", "python-dateutil", "six", "pytz", "tzdata",
 )  # fmt: skip
 
 
