@@ -24,6 +24,8 @@ from rocketwire.cli.spark_work import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rocketwire.spark.pipelines.transform import TransformResult
+
 app = typer.Typer(add_completion=False)
 
 
@@ -68,15 +70,12 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     master: Master = None,
 ) -> None:
     """Read a topic, change its messages by SQL or Python, write another topic; restartable."""
-    if (sql is None) == (python is None):
-        raise UsageError("give exactly one of --sql and --python")
-    function = None if python is None else load_function(python)
+    function = _function(sql, python)
     with started_spark(here, master, is_short=dry_run) as spark:
         from rocketwire.spark import transform as run
         from rocketwire.spark.pipelines.checkpoint import default_checkpoint
 
-        if function is not None:
-            _ship(spark, function)
+        _ship(spark, function)
         place = checkpoint or default_checkpoint("transform", source, target)
         if not dry_run:
             here.note(f"checkpoint: {place}")
@@ -101,6 +100,10 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
                 on_start=watch,
             ),
         )
+    _conclude(here, result, dry_run=dry_run)
+
+
+def _conclude(here: Invocation, result: TransformResult, *, dry_run: bool) -> None:
     if dry_run:
         tell(here, result, result.schema, *(str(row) for row in result.sample))
         return
@@ -110,6 +113,12 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
         f"{result.rows_read:,} rows read, {result.rows_written:,} written, "
         f"{result.bad_rows:,} bad, in {result.seconds:.1f} s",
     )
+
+
+def _function(sql: str | None, python: str | None) -> Callable[[Any], Any] | None:
+    if (sql is None) == (python is None):
+        raise UsageError("give exactly one of --sql and --python")
+    return None if python is None else load_function(python)
 
 
 def load_function(text: str) -> Callable[[Any], Any]:
@@ -133,8 +142,10 @@ def load_function(text: str) -> Callable[[Any], Any]:
     return function
 
 
-def _ship(spark: SparkSession, function: Callable[[Any], Any]) -> None:
+def _ship(spark: SparkSession, function: Callable[[Any], Any] | None) -> None:
     """Let workers elsewhere find the function's module; a package is installed there, or not."""
+    if function is None:
+        return
     path = getattr(sys.modules.get(function.__module__), "__file__", None) or ""
     if path.endswith(".py") and Path(path).name == f"{function.__module__}.py":
         spark.sparkContext.addPyFile(path)
