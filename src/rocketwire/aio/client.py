@@ -7,6 +7,7 @@ import contextlib
 import os
 import warnings
 import weakref
+from asyncio import get_running_loop
 from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -36,6 +37,8 @@ class AsyncClient(Generic[C]):
 
     def __init__(self, config: C) -> None:
         self._state = "new"
+        #: The loop that it may be used on, while it runs.
+        self._home: asyncio.AbstractEventLoop | None = None
         self._config = config
 
     async def start(self) -> Self:
@@ -50,14 +53,22 @@ class AsyncClient(Generic[C]):
             raise self._not_running()
         if self._state == "new":
             self._open()
+            self._home = get_running_loop()
             self._state = "running"
             _live.add(self)  # type: ignore[arg-type]  # any config will do there
         return self
 
     async def shutdown(self) -> None:
-        """Finish what is under way, and close; a second call does nothing."""
-        was_running = self._state == "running"
-        self._state = "closed"
+        """Finish what is under way, and close; a second call does nothing.
+
+        Raises:
+            ClientClosedError: it belongs to another event loop, which is not closed.
+        """
+        was_running, home = self._state == "running", self._home
+        if was_running and home is not get_running_loop():
+            await self._leave_behind()
+            return
+        self._state, self._home = "closed", None
         if not was_running:
             return
         try:
@@ -69,6 +80,16 @@ class AsyncClient(Generic[C]):
             leave_instance(self._instance, self._config.hooks)
             await asyncio.gather(self._driver.close(), self._upkeep_driver.close())
             await self._closed()
+
+    async def _leave_behind(self) -> None:
+        """Close a client whose loop is closed: nothing is under way, and no connection is left."""
+        if self._home is None or not self._home.is_closed():
+            raise self._not_running()
+        self._state, self._home = "closed", None
+        _live.discard(self)  # type: ignore[arg-type]
+        self._left()
+        leave_instance(self._instance, self._config.hooks)
+        await self._closed()
 
     def _open(self) -> None:
         config = self._config
@@ -107,13 +128,13 @@ class AsyncClient(Generic[C]):
         self._upkeep_driver.retain(wanted)
 
     async def _run(self, operation: Op[T]) -> T:
-        if self._state != "running":
+        if get_running_loop() is not self._home:
             raise self._not_running()
         return await self._driver.run(operation)
 
     def _deadline(self) -> float:
         """For requests that are no sends."""
-        if self._state != "running":
+        if get_running_loop() is not self._home:
             raise self._not_running()
         return self._instance.clock() + self._config.request_timeout
 
@@ -128,12 +149,17 @@ class AsyncClient(Generic[C]):
                 f"this {self._what} belongs to the event loop of the parent process: "
                 "make a new one in the child"
             )
+        if self._state == "running":
+            return ClientClosedError(
+                f"this {self._what} belongs to another event loop: make one in each loop, "
+                "and shut it down there"
+            )
         return ClientClosedError(f"this {self._what} was shut down: make a new one")
 
     def after_fork(self) -> None:
         """In a forked child: leave it to the parent, whose loop and sockets these are."""
         if self._state == "running":
-            self._state = "inherited"
+            self._state, self._home = "inherited", None
 
     @property
     def client_id(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
+from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
@@ -154,7 +155,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             InvalidMessageError: nothing was sent.
             SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
         """
-        if self._state != "running":
+        if get_running_loop() is not self._home:
             raise self._not_running()
         sender, room, lane = self._sender, self._room, self._express
         if lane is not None and queue is None and selector is None and timeout is None:
@@ -204,7 +205,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             InvalidMessageError: nothing was sent.
             SendFailedError: it could not even be written.
         """
-        if self._state != "running":
+        if get_running_loop() is not self._home:
             raise self._not_running()
         self._burst += 1
         if self._burst >= _BURST:
@@ -249,7 +250,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             InvalidMessageError: nothing was sent.
             SendFailedError: there was no room before the deadline.
         """
-        if self._state != "running":
+        if get_running_loop() is not self._home:
             raise self._not_running()
         self._burst += 1
         if self._burst >= _BURST:  # before anything is handed over: this may be cancelled
@@ -386,7 +387,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
     async def _take_turns(self) -> None:
         self._burst = 0
         await asyncio.sleep(0)
-        if self._state != "running":
+        if get_running_loop() is not self._home:
             raise self._not_running()
 
     async def send_many(
@@ -405,7 +406,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         Raises:
             InvalidMessageError: one of them is wrong; nothing was sent.
         """
-        if self._state != "running":
+        if get_running_loop() is not self._home:
             raise self._not_running()
         many = ManySender(self._sender, messages, timeout)
         room, driver = self._room, self._driver
@@ -427,7 +428,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         Raises:
             TimeoutError: something still has none.
         """
-        if self._state == "new":
+        if self._state == "new" or (self._home or get_running_loop()) is not get_running_loop():
             raise self._not_running()
         if self._accumulator is not None:
             self._accumulator.hurry()

@@ -476,3 +476,54 @@ def test_a_submit_that_is_cancelled_has_handed_nothing_over(run, cluster, topic)
             assert producer.stats().sent == 1 + accepted
 
     run(main())
+
+
+FORMS = {
+    "send": lambda p, topic: p.send(Message(topic, "x")),
+    "send slowly": lambda p, topic: p.send(Message(topic, "x"), timeout=5.0),
+    "oneway": lambda p, topic: p.send_oneway(Message(topic, "x")),
+    "submit": lambda p, topic: p.submit(Message(topic, "x")),
+    "many": lambda p, topic: p.send_many([Message(topic, "x")]),
+    "flush": lambda p, topic: p.flush(),
+    "queues": lambda p, topic: p.publish_queues(topic),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_another_loop_is_told_that_the_producer_is_not_its_own(run, cluster, topic, form):
+    producer = AsyncProducer(cluster.name_server, background=False)
+
+    async def at_home():
+        async with producer:
+            await producer.send(Message(topic, "x"))
+            elsewhere = asyncio.to_thread(asyncio.run, FORMS[form](producer, topic))
+            with pytest.raises(ClientClosedError, match="belongs to another event loop"):
+                await elsewhere
+            with pytest.raises(ClientClosedError, match="belongs to another event loop"):
+                await asyncio.to_thread(asyncio.run, producer.shutdown())
+            await producer.send(Message(topic, "x"))
+
+    run(at_home())
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_producer_whose_loop_is_closed_says_so_and_can_be_shut_down(cluster, topic):
+    producer = AsyncProducer(cluster.name_server, client_id="lost", background=False)
+
+    async def leave_open():
+        await producer.start()
+        await producer.send(Message(topic, "x"))
+
+    async def elsewhere():
+        with pytest.raises(ClientClosedError, match="belongs to another event loop"):
+            await producer.send(Message(topic, "x"))
+        await producer.shutdown()
+        with pytest.raises(ClientClosedError, match="was shut down"):
+            await producer.send(Message(topic, "x"))
+        # Nothing of it is left in the way of a new one with its id and its group.
+        async with AsyncProducer(cluster.name_server, client_id="lost", background=False) as other:
+            await other.send(Message(topic, "x"))
+
+    asyncio.run(leave_open())
+    asyncio.run(elsewhere())
+    gc.collect()
