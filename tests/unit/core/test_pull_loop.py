@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from tests.unit.core.group_world import GroupWorld
 
+from rocketwire.config import Credentials
 from rocketwire.core.pull import tag_filter
 from rocketwire.hooks import QueueEvent
 from rocketwire.testing.simulated_network import Refuse
 from rocketwire.wire.codes import PullFlag, RequestCode
-from rocketwire.wire.command import Command
+from rocketwire.wire.command import BINARY, JSON, Command
 
 ONE = ("broker-a", 0)
+#: What signatures and namespaces add.
+_BESIDES = {"ns", "nsd", "AccessKey", "Signature"}
 
 
 class Told:
@@ -40,6 +43,31 @@ def test_pulls_wait_at_the_broker_and_carry_their_subscription():
     assert pull.ext["suspendTimeoutMillis"] == "15000"
     world.run(60.0)
     assert len(pulls(world)) <= 5
+
+
+def test_pulls_are_the_same_whether_from_a_template_or_field_by_field():
+    """A JSON header, a namespace of 5.x or a signature is written anew for each request."""
+    written = {}
+    for name, options in {
+        "template": {},
+        "json": {"header": "json"},
+        "namespace": {"namespace_v2": "n"},
+        "signed": {"credentials": Credentials("access-key", "secret-key")},
+    }.items():
+        world = GroupWorld(brokers=1, queues=1)
+        world.send(200, ONE)
+        world.member("same", **options).begin()
+        world.run(5.0)
+        assert len(world.bodies) == 200
+        written[name] = [
+            (pull.header, {k: v for k, v in pull.ext.items() if v and k not in _BESIDES})
+            for pull in pulls(world)
+        ]
+    fields = [ext for _, ext in written["template"]]
+    assert {header for header, _ in written["template"]} == {BINARY}
+    assert {header for header, _ in written["json"]} == {JSON}
+    for other in written.values():
+        assert [ext for _, ext in other] == fields
 
 
 def test_a_queue_that_is_far_behind_is_pulled_several_times_at_once():
