@@ -1,7 +1,10 @@
 """Rule 5, and what happens when brokers move or vanish."""
 
+from collections import deque
+
 import pytest
 
+from rocketwire.core.fault_entries import FOREVER, NEVER, Entry
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.testing.fault_lab import FaultLab
 
@@ -360,3 +363,70 @@ def test_a_probe_that_takes_no_time_at_all_is_good():
     lab.fail("broker-a")
     lab.probe("broker-a", 0.0)
     assert lab.state("broker-a") == "trial"
+
+
+# ---------------------------------------------------------------------------- new brokers
+
+
+def test_nothing_is_known_of_a_broker_that_is_new():
+    entry = FaultLab().table.entry_of("broker-a")
+    known = {name: getattr(entry, name) for name in Entry.__slots__ if name != "watch"}
+    assert known == {
+        "name": "broker-a",
+        "state": "usable",
+        "since": 0.0,
+        "until": NEVER,
+        "cause": "",
+        "in_words": "",
+        "calm": False,
+        "epoch": 0,
+        "expected": 0.0,
+        "allow_per_byte": 1e-07,
+        "flights": {},
+        "proof": NEVER,
+        "suspect": False,
+        "smoothed": 0.0,
+        "samples": 0,
+        "excess": 0.0,
+        "excess_at": 0,
+        "last_latency": None,
+        "last_wait": 0.0,
+        "recent": deque(),
+        "failures": 0,
+        "record": 0,
+        "good_since": 0,
+        "verdict_at": NEVER,
+        "last_isolation": 0.0,
+        "trial_flight": None,
+        "trial_good": 0,
+        "trial_at": FOREVER,
+        "probe_at": FOREVER,
+        "probe_since": FOREVER,
+        "probe_wait": 0.0,
+        "probe_epoch": None,
+        "slow_since": None,
+        "slow_streak": 0,
+        "steady_told": False,
+        "reachable": True,
+    }
+    assert (entry.watch.version, entry.watch.at) == (0, FOREVER)
+
+
+def test_java_allows_nothing_for_size():
+    assert FaultLab(FaultPolicy.java4()).table.entry_of("broker-a").allow_per_byte == 0.0
+
+
+def test_two_threads_that_meet_a_new_broker_share_its_record():
+    table = FaultLab().table
+    assert table._add("broker-a") is table._add("broker-a") is table.entry_of("broker-a")
+
+
+def test_a_new_address_needs_as_many_good_messages_as_a_trial():
+    lab = FaultLab()
+    lab.warm_up()
+    lab.table.reset("broker-a")
+    assert "broker-a" in lab.chosen()
+    lab.answer("broker-a")
+    assert lab.state("broker-a") == "trial"
+    lab.answer("broker-a")
+    assert lab.state("broker-a") == "usable"
