@@ -206,3 +206,22 @@ def test_a_large_message_keeps_the_room_that_it_waited_for(cluster) -> None:
 
 def test_loops_are_uvloop_s_where_it_is_installed() -> None:
     assert background._loop_factory() is not None
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+def test_a_callback_may_submit_and_flush_and_never_waits_for_room(cluster, auto_batch) -> None:
+    with producing(cluster, max_in_flight=1, auto_batch=auto_batch) as producer:
+        over = threading.Event()
+        made: list[Any] = []
+
+        def go_on(_: object) -> None:
+            made.extend(producer.submit(Message("orders", b"%d" % n)) for n in range(5))
+            producer.flush(20)
+            made.append(all(delivery.done() for delivery in made))
+            over.set()
+
+        producer.submit(Message("orders", b"first"), on_success=go_on)
+        assert over.wait(20)
+        assert made.pop() is True
+        assert [delivery.exception() for delivery in made] == [None] * 5
+        assert producer.stats().in_flight == 0
