@@ -282,6 +282,11 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                 await asyncio.sleep(0)
                 turn = loop.time()
 
+    def _go_on(self, work: Work) -> StoredMessage | None:
+        """What whoever iterates gets next of the same work; None if he should finish it."""
+        # Not one more after a stop, and those that wait go to other members.
+        return None if self._is_ending else self._workload.go_on(work)
+
     def _succeeded(self, work: Work) -> None:
         self._workload.finish(work)
 
@@ -364,7 +369,11 @@ class _Iteration:
         consumer = self._consumer
         work, self._in_hand = self._in_hand, None
         if work is not None:
-            consumer._succeeded(work)  # noqa: SLF001 - they are one thing in two classes
+            given = consumer._go_on(work)  # noqa: SLF001 - they are one thing in two classes
+            if given is not None:
+                self._in_hand = work
+                return given
+            consumer._succeeded(work)  # noqa: SLF001
         elif not consumer._stop_wanted:  # noqa: SLF001
             await consumer.join()
         work = self._in_hand = await consumer._next()  # noqa: SLF001

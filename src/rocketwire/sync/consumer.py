@@ -246,11 +246,14 @@ class Consumer:
             work = member.next_work()
             if work is None:
                 break
-            try:
-                yield work.given
-            except BaseException:  # the loop was left: nobody said that it is handled
-                member.release(work)
-                raise
+            given = work.given
+            while given is not None:
+                try:
+                    yield given
+                except BaseException:  # the loop was left: nobody said that it is handled
+                    member.release(work)
+                    raise
+                given = member.go_on(work)
             member.succeeded(work)
         if self._state == "running":
             self.leave()

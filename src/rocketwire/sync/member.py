@@ -25,6 +25,7 @@ from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.pull import TagFilter
 from rocketwire.core.send_back import Retry
 from rocketwire.core.workload import Work, Workload
+from rocketwire.message import StoredMessage
 
 
 class Member(AsyncConsumer):
@@ -130,8 +131,12 @@ class Member(AsyncConsumer):
         with contextlib.suppress(RuntimeError):  # the loop is closed: the message stays unhandled
             self._loop.call_soon_threadsafe(follow)
 
+    def go_on(self, work: Work) -> StoredMessage | None:
+        """Somebody who iterates is done with a message: the next one, if there is."""
+        return self._go_on(work)
+
     def succeeded(self, work: Work) -> None:
-        """Somebody who iterates is done."""
+        """Somebody who iterates is done with it all."""
         self._workload.finish(work)
 
     def release(self, work: Work) -> None:

@@ -173,6 +173,24 @@ def test_a_thread_left_behind_in_its_handler_does_nothing_in_a_later_run(backlog
         assert not threads[0].is_alive()
 
 
+def test_an_iteration_that_is_left_acknowledged_all_but_the_last(backlog):
+    name_server, topic = backlog
+    group = unique_group()
+    seen: list[set[str]] = []
+    last = ""
+    for wanted in (500, COUNT - 499):
+        texts: set[str] = set()
+        with Consumer(name_server, group=group, start="earliest").subscribe(topic) as one:
+            for given in one:
+                texts.add(given.text)
+                if len(texts) == wanted:
+                    last = last or given.text
+                    break
+        seen.append(texts)
+    assert seen[0] & seen[1] == {last}
+    assert seen[0] | seen[1] == {str(n) for n in range(COUNT)}
+
+
 # Threads at one workload, without a network
 
 
