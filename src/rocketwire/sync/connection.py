@@ -7,6 +7,7 @@ There is no reader thread: who waits for an answer reads it.
 from __future__ import annotations
 
 import errno
+import math
 import select
 import socket
 import struct
@@ -53,7 +54,8 @@ class Connection:
         "_clock",
         "_frames",
         "_layout",
-        "_limit",
+        "_least",
+        "_most",
         "_opaque",
         "_poll",
         "_socket",
@@ -76,7 +78,8 @@ class Connection:
         #: How answers that say "stored" look here.
         self._usual: Layout | None = None
         self._opaque = 0
-        self._limit = 0.0
+        #: How much time may be left for the limit that the kernel has to be good enough.
+        self._least = self._most = math.inf
         self._uses_kernel = _KERNEL_LIMITS and type(sock) is socket.socket
         if self._uses_kernel:
             sock.settimeout(None)
@@ -256,19 +259,19 @@ class Connection:
     def _set_limit(self, deadline: float) -> None:
         """Make the next system call end near the deadline."""
         left = deadline - self._clock()
+        # Most requests have the same time limit: a limit that is a little late is kept, because
+        # setting it is a system call. An early one only makes the caller go round again.
+        if self._least <= left <= self._most:
+            return
         if left <= 0:
             raise RequestTimeoutError(f"{self.address} gave no answer", written=True)
         if not self._uses_kernel:
             self._socket.settimeout(left)
             return
-        # Most requests have the same time limit: a limit that is a little late is kept, because
-        # setting it is a system call. An early one only makes the caller go round again.
-        if left / 2 <= self._limit <= left + 0.001:
-            return
         value = _timeval.pack(int(left), max(1, int(left % 1 * 1_000_000)))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
-        self._limit = left
+        self._least, self._most = max(left - 0.001, left / 2), left * 2
 
 
 class Connector:
@@ -305,9 +308,11 @@ class Connector:
         left = min(self._timeout, deadline - self._clock())
         if left <= 0:
             raise RequestTimeoutError(f"no time was left to connect to {address}")
-        host, port = check_address(address, "the address")
         try:
+            host, port = check_address(address, "the route")
             sock = socket.create_connection((host, port), left)
+        except ValueError as error:  # no address at all, or a name that can't be one
+            raise ConnectFailedError(f"{address} could not be reached: {error}") from error
         except TimeoutError:
             raise ConnectFailedError(
                 f"{address} did not accept the connection in {left:.1f} s"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.unit.sync.peer import Peer, PeerConnection, echo, peer
 
-from rocketwire.core.effects import Gate, Invoke, InvokeAll, Oneway, Sleep, Wait
+from rocketwire.core.effects import Gate, Invoke, InvokeAll, Oneway, Sleep, Wait, invoke
 from rocketwire.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -77,6 +77,15 @@ def test_an_answer_in_single_bytes_arrives(driver: Driver) -> None:
 def test_ipv6_literals_work(driver: Driver) -> None:
     with peer(host="::1") as server:
         assert call(driver, server).code == 0
+
+
+@pytest.mark.parametrize(
+    "address", ["nonsense", "127.0.0.1:http", "127.0.0.1:99999", "a..b:10911", "x" * 64 + ":10911"]
+)
+def test_an_impossible_address_is_a_failed_connection(driver: Driver, address: str) -> None:
+    with pytest.raises(ConnectFailedError, match="could not be reached: ") as failed:
+        driver.run(invoke(address, Command(10), deadline()))
+    assert str(failed.value).startswith(address)
 
 
 def test_a_refused_connection_was_not_written(driver: Driver) -> None:
@@ -347,14 +356,20 @@ def test_sleeping_ends_at_its_moment(driver: Driver) -> None:
 def test_an_operation_is_closed_when_its_driver_is_interrupted(driver: Driver) -> None:
     ended = []
 
-    def operation():
-        try:
-            yield Invoke("not an address", Command(10), deadline())
-        finally:
-            ended.append(True)
+    class Interrupted:
+        def head(self, opaque: int) -> bytes:
+            raise KeyboardInterrupt
 
-    with pytest.raises(ValueError, match="host:port"):
-        driver.run(operation())
+    with peer() as server:
+
+        def operation():
+            try:
+                yield Invoke(server.address, Interrupted(), deadline())
+            finally:
+                ended.append(True)
+
+        with pytest.raises(KeyboardInterrupt):
+            driver.run(operation())
     assert ended == [True]
 
 
