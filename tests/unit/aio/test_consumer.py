@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from tests.conformance.members import unique_group
+from tests.unit.core.test_process_queue import message as stored
 
 from rocketwire import AsyncConsumer, ClientClosedError, ConfigError, Message, Producer
+from rocketwire.core.bell import Bell
+from rocketwire.core.process_queue import ProcessQueue
 from rocketwire.embedded import EmbeddedCluster
+from rocketwire.message import MessageQueue
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +141,24 @@ def test_tasks_handle_at_the_same_time(run, make, send):
                 one.stop()
 
             await one.run(handle)
+
+    run(main())
+
+
+def test_a_message_is_not_lost_on_one_who_stopped_waiting_for_it(run, make):
+    """Whoever was woken was cancelled before it could look: the next one must be woken."""
+
+    async def main():
+        async with make() as one:
+            workload = one._workload = one._make_workload()
+            queue = ProcessQueue(MessageQueue("T", "a", 0), 0, Bell(nullcontext()))
+            first, second = (asyncio.create_task(one._next()) for _ in range(2))
+            await asyncio.sleep(0)
+            workload.put(queue, [stored(0)], 1)
+            first.cancel()
+            work = await asyncio.wait_for(second, 10)
+            assert [m.offset for m in work.messages] == [0]
+            assert first.cancelled()
 
     run(main())
 
