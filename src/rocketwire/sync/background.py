@@ -116,6 +116,8 @@ class Background:
                 _log.debug("the background had stopped by itself")
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
+        if thread is None:
+            self._ready.set()  # nobody else will; whoever is late must not wait for it
         self._refuse_all()
 
     def let_go(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocketwire import Message, Outcome, Producer, SendFailedError
+from rocketwire import FaultPolicy, Message, Outcome, Producer, SendFailedError
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.sync import background, loop_thread
 from rocketwire.sync.background import Background
@@ -105,7 +105,7 @@ def test_late_answers_to_submitted_messages_are_counted(cluster) -> None:
 
 
 def test_messages_wait_for_no_broker_that_was_left_since_they_were_made(cluster) -> None:
-    with producing(cluster) as producer:
+    with producing(cluster, fault=FaultPolicy(failure_isolation=30.0)) as producer:
         lane = producer._posting
         assert lane is not None
         parcels = [lane.prepare(Message("orders", b"%d" % n)) for n in range(8)]
@@ -225,3 +225,18 @@ def test_a_callback_may_submit_and_flush_and_never_waits_for_room(cluster, auto_
         assert made.pop() is True
         assert [delivery.exception() for delivery in made] == [None] * 5
         assert producer.stats().in_flight == 0
+
+
+def test_what_is_handed_over_after_the_end_is_refused_also_if_the_thread_was_never_needed(
+    cluster,
+) -> None:
+    with producing(cluster) as producer:
+        behind = producer._background
+    told: list[Any] = []
+    late = threading.Thread(
+        target=lambda: behind.run(_nothing(), lambda *end: told.append(end)), daemon=True
+    )
+    late.start()
+    late.join(20)
+    ((_, error),) = told
+    assert isinstance(error, SendFailedError)
