@@ -77,7 +77,11 @@ def test_a_closed_client_leaves_no_thread_and_no_socket(cluster, kind) -> None:
             shell.read("T")
     gc.collect()
     assert threads() <= before
-    assert settled(open_sockets) <= sockets
+    for _ in range(400):  # a busy machine may let the cluster close its ends much later
+        if open_sockets() <= sockets:
+            break
+        time.sleep(0.05)
+    assert open_sockets() <= sockets
 
 
 def test_using_a_producer_before_start_or_after_shutdown_is_a_clear_error(cluster) -> None:

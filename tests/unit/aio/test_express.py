@@ -8,7 +8,7 @@ import termios
 
 import pytest
 
-from rocketwire import AsyncProducer, Message, SendStatus
+from rocketwire import AsyncProducer, Message, Outcome, SendFailedError, SendStatus
 from rocketwire.aio.express import ExpressDelivery
 from rocketwire.embedded import EmbeddedCluster
 
@@ -117,6 +117,80 @@ def test_a_message_waits_for_room_once_whatever_way_it_takes(run, cluster, size)
             assert not behind.done()  # whoever came first got room first, and kept it
             await delivery
             await (await behind)
+            assert producer.stats().in_flight == 0
+
+    run(main())
+
+
+def test_who_leaves_a_shared_connection_takes_only_his_own_messages_with_him(run, cluster):
+    async def main():
+        shared = {"client_id": "both", "shutdown_timeout": 0.1}
+        async with make(cluster, group="stays", **shared) as stays:
+            goes = await make(cluster, group="goes", **shared).start()
+            for producer in (stays, goes):
+                await producer.send(Message("orders", "warm-up"))
+            broker = cluster.broker("broker-a")
+            broker.hang()
+            mine = await stays.submit(Message("orders", "mine"))
+            his = await goes.submit(Message("orders", "his"))
+            assert mine.connection is his.connection
+            assert type(mine) is type(his) is ExpressDelivery
+            awaited = asyncio.create_task(goes.send(Message("orders", "his, too")))
+            await asyncio.sleep(0)
+            await goes.shutdown()
+            assert his.exception().outcome is Outcome.MAYBE_STORED
+            with pytest.raises(SendFailedError, match="maybe stored") as failed:
+                await awaited
+            assert failed.value.outcome is Outcome.MAYBE_STORED
+            assert not mine.done()
+            broker.heal()
+            assert (await mine).status is SendStatus.OK
+            assert stays.stats().in_flight == 0
+
+    run(main())
+
+
+def test_a_cancelled_send_is_maybe_stored_and_its_late_answer_harms_nobody(run, cluster):
+    async def main():
+        async with make(cluster) as producer:
+            await producer.send(Message("orders", "warm-up"))
+            async with Held(producer) as held:
+                send = asyncio.create_task(producer.send(Message("orders", "given up")))
+                submitted = await producer.submit(Message("orders", "given up, too"))
+                await held.arrived()
+                send.cancel()
+                submitted.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await send
+                assert submitted.exception().outcome is Outcome.MAYBE_STORED
+                assert [h.in_flight for h in producer.health()] == [0]
+                assert producer.stats().in_flight == 0
+            assert (await producer.send(Message("orders", "after"))).status is SendStatus.OK
+            assert producer.stats().late_replies == 2
+        assert len(cluster.messages("orders")) == 4
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["drop_connections", "kill"])
+def test_a_connection_lost_in_flight_is_maybe_stored(run, cluster, how):
+    async def main():
+        async with make(cluster, async_retries=0) as producer:
+            await producer.send(Message("orders", "warm-up"))
+            broker = cluster.broker("broker-a")
+            broker.hang()
+            delivery = await producer.submit(Message("orders", "x"))
+            send = asyncio.create_task(producer.send(Message("orders", "y")))
+            while sum(h.in_flight for h in producer.health()) < 2:
+                await asyncio.sleep(0.001)
+            await asyncio.to_thread(getattr(broker, how))
+            with pytest.raises(SendFailedError) as failed:
+                await delivery
+            assert failed.value.outcome is Outcome.MAYBE_STORED
+            with pytest.raises(SendFailedError) as failed:
+                await send
+            assert failed.value.outcome is Outcome.MAYBE_STORED
+            assert len(failed.value.attempts) == 1
             assert producer.stats().in_flight == 0
 
     run(main())
