@@ -1,8 +1,8 @@
 """A name server and broker that hands out the same messages for ever, as fast as it can.
 
 For measuring readers: bodies are made once, and only offsets are written into them. Run as a
-process: ``python -m bench.pull_server QUEUES ROWS [MESSAGES_PER_PULL]`` prints ``ready PORT`` and ends with its
-standard input.
+process: ``python -m bench.pull_server QUEUES ROWS [MESSAGES_PER_PULL [BODY_BYTES]]`` prints ``ready PORT`` and
+ends with its standard input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rocketwire.wire.command import RESPONSE, Command, decode_command, encode_co
 from rocketwire.wire.framing import FrameBuffer
 from rocketwire.wire.stored_message import encode_record
 
-BODY = b"x" * 200
+BODY_BYTES = 200
 PROPERTIES = (
     b"UNIQ_KEY\x017F000001000CF0DF35264B32A5B9%04X\x02KEYS\x01order-%06d\x02"
     b"CLUSTER\x01DefaultCluster\x02MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02"
@@ -29,15 +29,15 @@ PROPERTIES = (
 class Stock:
     """Records of one queue, in blocks of the most that one pull gets."""
 
-    def __init__(self, queue: int, most: int) -> None:
+    def __init__(self, queue: int, most: int, size: int = BODY_BYTES) -> None:
         records = [
             encode_record(
                 topic="bench",
-                body=BODY,
+                body=b"x" * size,
                 properties=PROPERTIES % (i & 0xFFFF, i),
                 queue_id=queue,
                 queue_offset=i,
-                physical_offset=i * 400,
+                physical_offset=i * (size + 200),
                 born_ms=1_700_000_000_000,
                 store_ms=1_700_000_000_100,
             )
@@ -112,8 +112,8 @@ class Server(asyncio.Protocol):
         ).encode()
 
 
-async def serve(queues: int, rows: int, most: int) -> None:
-    stock = [Stock(queue, most) for queue in range(queues)]
+async def serve(queues: int, rows: int, most: int = 1000, size: int = BODY_BYTES) -> None:
+    stock = [Stock(queue, most, size) for queue in range(queues)]
     port = 0
 
     def make() -> Server:
@@ -126,5 +126,4 @@ async def serve(queues: int, rows: int, most: int) -> None:
 
 
 if __name__ == "__main__":
-    arguments = [int(text) for text in sys.argv[1:]]
-    asyncio.run(serve(arguments[0], arguments[1], arguments[2] if len(arguments) > 2 else 1000))
+    asyncio.run(serve(*[int(text) for text in sys.argv[1:]]))

@@ -7,7 +7,8 @@
 * both beside the plain row-by-row way (``foreachPartition`` with a producer, row tuples);
 * micro-batches of 100 rows, beside those of an empty Python source or sink with as many tasks;
 * CPU a million rows beside what Spark's Kafka connector took on this kind of machine;
-* memory of the Python workers;
+* memory of the Python workers, also that of one that reads a queue of 2 M rows of 200 bytes or of
+  200,000 rows of 10 kB as one partition;
 * ``read_table`` beside Java's pull loop on a real broker (``bench.pull_race``).
 
 CPU is that of the JVM and all Python workers, not of the servers. Ends with 1 when a target is missed.
@@ -66,9 +67,12 @@ class Line:
 
 
 @contextmanager
-def pull_server(rows: int, per_pull: int = PER_PULL) -> Iterator[str]:
+def pull_server(
+    rows: int, per_pull: int = PER_PULL, *, queues: int = QUEUES, size: int = 200
+) -> Iterator[str]:
+    numbers = [str(number) for number in (queues, rows // queues, per_pull, size)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.pull_server", str(QUEUES), str(rows // QUEUES), str(per_pull)],
+        [sys.executable, "-m", "bench.pull_server", *numbers],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     leave_out(process.pid)
@@ -174,6 +178,21 @@ def reading(spark: Any, rows: int, count: int) -> dict[str, Any]:
                 f"read: rocketmq, {what}": to_noop(spark, "rocketmq", **where, **more),
             }
             found |= rounds(jobs, rows, count)
+    return found
+
+
+def whole_partitions(spark: Any, rows: int) -> dict[str, Any]:
+    """A queue as one partition, of small bodies and of large ones: the memory of its worker.
+
+    First, so that workers have no memory of other jobs.
+    """
+    found: dict[str, Any] = {}
+    for size, count, per_pull in ((200, rows, PER_PULL), (10_000, rows // 10, 100)):
+        with pull_server(count, per_pull, queues=1, size=size) as name_server:
+            read = to_noop(spark, "rocketmq", nameServers=name_server, topic="bench")
+            forget_peaks()
+            figures = measure(read, count) | {"memory": peak_of_workers()}
+            found[f"read: rocketmq, partition of {count * size / 1e6:,.0f} MB"] = figures
     return found
 
 
@@ -298,7 +317,8 @@ def in_spark(rows: int, count: int) -> list[Line]:
 
         spark.dataSource.register(CountingSource)
         spark.dataSource.register(RowSource)
-        found = writing(spark, rows, count) | reading(spark, rows, count)
+        found = whole_partitions(spark, rows)
+        found |= writing(spark, rows, count) | reading(spark, rows, count)
         found |= by_rows(spark, rows // 10)
         batches = micro_batches(spark, folder)
         spark.stop()
