@@ -89,6 +89,8 @@ class AsyncClient(Generic[C]):
         _live.discard(self)  # type: ignore[arg-type]
         self._left()
         leave_instance(self._instance, self._config.hooks)
+        self._driver.leave_behind()
+        self._upkeep_driver.leave_behind()
         await self._closed()
 
     def _open(self) -> None:

@@ -10,6 +10,7 @@ Everything here happens on the loop's own thread; only gates may be opened by ot
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import threading
@@ -407,6 +408,11 @@ class Driver:
         """The same without a word to the servers; for clients that were lost."""
         if self._finish():
             self.links.abort()
+
+    def leave_behind(self) -> None:
+        """The loop is closed, and its connections with it: only leave those who share them."""
+        with contextlib.suppress(RuntimeError):  # somebody who waited there can't be told
+            self._finish()
 
     def _finish(self) -> bool:
         if self._is_closed:
