@@ -456,7 +456,8 @@ def test_brokers_hear_heartbeats_and_the_goodbye(run, breakable):
 
 def test_a_submit_that_is_cancelled_has_handed_nothing_over(run, cluster, topic):
     async def main():
-        async with AsyncProducer(cluster.name_server) as producer:
+        # Time enough for a machine that pauses: none of these may fail.
+        async with AsyncProducer(cluster.name_server, send_timeout=25.0) as producer:
             await producer.send(Message(topic, "first"))
             accepted = 0
 
