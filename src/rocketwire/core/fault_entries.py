@@ -50,7 +50,7 @@ class Entry:
         "allow_per_byte", "calm", "cause", "epoch", "excess", "excess_at", "expected", "failures",
         "flights", "good_since",
         "in_words", "last_isolation", "last_latency", "last_wait", "name", "probe_at",
-        "probe_epoch", "probe_since", "probe_wait", "proof", "reachable", "recent", "record",
+        "probe_epoch", "probe_failure", "probe_since", "probe_wait", "proof", "reachable", "recent", "record",
         "samples", "since", "slow_since", "slow_streak", "smoothed", "state", "steady_told", "suspect",
         "trial_at", "trial_flight", "trial_good", "until", "verdict_at", "watch",
     )  # fmt: skip
@@ -100,6 +100,8 @@ class Entry:
         self.probe_since = FOREVER
         self.probe_wait = 0.0
         self.probe_epoch: int | None = None
+        #: What became of the last probe of this isolation, if it failed.
+        self.probe_failure = ""
         self.slow_since: float | None = None
         #: Slow answers since the last good one.
         self.slow_streak = 0
@@ -212,6 +214,8 @@ def health_of(entry: Entry, now: float) -> BrokerHealth:
 def _why(entry: Entry, now: float) -> str:
     if entry.state == "isolated":
         parts = [entry.in_words, f"since {brief(now - entry.since)}"]
+        if entry.probe_failure:
+            parts.append(f"probed last it {entry.probe_failure}")
         if entry.probe_epoch is not None:
             parts.append("being probed now")
         elif entry.probe_at < FOREVER:

@@ -268,6 +268,7 @@ class AdaptiveJudge(Judge):
         entry.last_isolation = length
         entry.until = max(entry.until, now + length)
         entry.cause, entry.in_words = cause, words
+        entry.probe_failure = ""
         entry.record += 1
         entry.good_since = 0
         entry.verdict_at = now
@@ -331,7 +332,9 @@ class AdaptiveJudge(Judge):
             entry.trial_flight = None
             self.watch.version += 1
         if entry.suspect:
-            self._suspect(entry, now)
+            at = self._suspect(entry, now)
+            # The next oldest request may be overdue long before the next look at a suspect.
+            self.watch.at = min(self.watch.at, at)
         entry.calm = (
             entry.state == "usable"
             and not entry.suspect

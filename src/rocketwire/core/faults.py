@@ -313,6 +313,7 @@ class FaultTable:
         now: float,
         latency: float | None,
         good: bool,  # noqa: FBT001  one probe, one verdict
+        reason: str = "",
     ) -> None:
         """A probe came to its end.
 
@@ -321,6 +322,7 @@ class FaultTable:
             now: when it was over.
             latency: seconds from writing it to reading the answer; None if there was none.
             good: whether any answer came in time, other than the codes 2, 14 and 215.
+            reason: what happened instead, to follow a broker's name.
         """
         with self._lock:
             entry = self._entries.get(broker)
@@ -329,6 +331,7 @@ class FaultTable:
             current = entry.probe_epoch == entry.epoch and self._judge.wants_probe(entry)
             entry.probe_epoch = None
             if current:
+                entry.probe_failure = reason
                 self._judge.probed(entry, now, latency or 0.0, good=good)
             notices = self._take_notices()
         self._tell(notices)

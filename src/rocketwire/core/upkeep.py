@@ -12,8 +12,9 @@ from collections.abc import Callable
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import refresh_topic
+from rocketwire.core.retry import what_happened
 from rocketwire.errors import BrokerError, ProtocolError, RouteError, TransportError
-from rocketwire.wire.codes import BROKER_UNWELL, RequestCode, ResponseCode
+from rocketwire.wire.codes import BROKER_UNWELL, RESPONSE_NAMES, RequestCode, ResponseCode
 from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.headers import heartbeat_body, unregister_client
 
@@ -86,14 +87,17 @@ def probe(instance: Instance, broker: str) -> Op[None]:
         return
     watch = _Stopwatch(instance.clock())
     deadline = watch.began + instance.config.fault.probe_timeout
-    good, latency = False, None
+    good, latency, reason = False, None, ""
     try:
         reply = yield from invoke(address, _heartbeat_request(instance), deadline, watch)
     except (TransportError, ProtocolError) as error:
         _log.debug("probe of %s failed: %s", broker, error)
+        reason = what_happened(error, instance.clock() - watch.began)
     else:
         good, latency = reply.code not in BROKER_UNWELL, reply.arrived - watch.began
-    instance.faults.probe_finished(broker, instance.clock(), latency, good)
+        if not good:
+            reason = f"answered {RESPONSE_NAMES[reply.code]} ({reply.code})"
+    instance.faults.probe_finished(broker, instance.clock(), latency, good, reason)
     instance.probe_bell.ring()
 
 

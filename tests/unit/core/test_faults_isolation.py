@@ -511,6 +511,18 @@ def test_health_tells_of_a_probe_under_way_and_of_a_trial():
     assert lab.health("b0").why == "on trial after: closed the connection"
 
 
+def test_health_tells_how_the_last_probe_failed_until_another_verdict():
+    lab = lab_of()
+    lab.fail("b0", "closed the connection")
+    lab.wait(0.5)
+    lab.table.probe_started("b0")
+    lab.table.probe_finished("b0", lab.now, None, False, "refused the connection")
+    told = "closed the connection, since 0.5 s, probed last it refused the connection, next probe"
+    assert lab.health("b0").why.startswith(told)
+    lab.fail("b0", "gave no answer in 1.0 s")
+    assert "refused" not in lab.health("b0").why
+
+
 def test_without_a_background_health_tells_when_the_isolation_ends():
     lab = lab_of(probing=False)
     lab.fail("b0", "closed the connection")

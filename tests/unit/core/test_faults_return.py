@@ -378,6 +378,7 @@ def test_nothing_is_known_of_a_broker_that_is_new():
         "until": NEVER,
         "cause": "",
         "in_words": "",
+        "probe_failure": "",
         "calm": False,
         "epoch": 0,
         "expected": 0.0,

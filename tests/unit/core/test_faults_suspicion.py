@@ -91,6 +91,21 @@ def test_suspicion_passes_to_the_next_oldest_request():
     assert "broker-a" in lab.chosen()
 
 
+def test_suspicion_of_the_next_oldest_request_comes_when_it_is_due():
+    """It came up to 100 ms late: while a broker is suspect, the table looks again only then."""
+    lab = FaultLab()
+    lab.warm_up()
+    first = lab.start("broker-a")
+    lab.wait(0.06)
+    lab.start("broker-a")
+    lab.wait(0.05)
+    assert "broker-a" not in lab.chosen()  # 110 ms: the first one is overdue
+    lab.table.cancelled(first)
+    assert "broker-a" in lab.chosen()
+    lab.wait(0.051)
+    assert "broker-a" not in lab.chosen()  # 101 ms: so is the second one
+
+
 def test_a_good_answer_to_a_later_attempt_ends_suspicion():
     lab = FaultLab()
     lab.warm_up()
