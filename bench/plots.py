@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,28 @@ from typing import Any
 from bench.report import machine
 from bench.rounds import Row
 
-_WIDTH, _BAR, _GAP, _LEFT, _RIGHT = 760, 22, 8, 250, 110
+_WIDTH, _BAR, _GAP, _LEFT, _RIGHT = 840, 22, 8, 220, 290
 _PLOT_WIDTH, _PLOT_HEIGHT, _EDGE = 360, 200, 46
+#: What each contest is, for people.
+_TITLES = {
+    "blocking": "One send at a time, to an acking server",
+    "submit": "Many in flight, to an acking server",
+    "batch": "Batches of 500, to an acking server",
+    "batch50": "Batches of 50, to an acking server",
+    "broker: one at a time": "One send at a time, on Apache RocketMQ",
+    "broker: 8 threads": "8 threads, one send at a time each, on Apache RocketMQ",
+    "broker: many in flight": "Many in flight, on Apache RocketMQ",
+    "broker: auto-batch": "Auto-batching, on Apache RocketMQ",
+    "broker: batches of 50": "Batches of 50, on Apache RocketMQ",
+    "broker: batches of 500": "Batches of 500, on Apache RocketMQ",
+}
+_NAMES = {
+    "floor": "bare sockets",
+    "java": "Java",
+    "go": "Go",
+    "java, 8 threads": "Java",
+    "go, 8 threads": "Go",
+}
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1c2430;--soft:#66717f;--paper:#fff;--line:#d8dde3;
 --ours:#2563a8;--theirs:#b9c2cc}
@@ -31,8 +52,7 @@ figure{display:inline-block;margin:.5rem 1rem .5rem 0}
 
 def write_page(path: Path, rows: Sequence[Row], series: Mapping[str, Any]) -> None:
     """The page."""
-    facts = machine()
-    told = ", ".join(f"{name} {value}" for name, value in facts.items())
+    told = _when_and_where(machine())
     contests = dict.fromkeys(row.contest for row in rows)
     parts = [_bars(name, [row for row in rows if row.contest == name]) for name in contests]
     curves = [_curve(found) for found in series.values() if len(found.get("points", ())) > 1]
@@ -43,8 +63,25 @@ def write_page(path: Path, rows: Sequence[Row], series: Mapping[str, Any]) -> No
         "<!doctype html><html lang='en'><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width'><title>Rocketwire: speed</title>"
         f"<style>{_STYLE}</style><h1>Rocketwire: speed</h1><p>{escape(told)}</p>"
+        "<p>Every round runs all paths, in a new order. A bar is the median of the rounds, the thin "
+        "line goes from the least to the most. Ratios are made within a round. CPU is the "
+        "client's own, for each message.</p>"
         f"{''.join(parts)}</html>\n"
     )
+
+
+def _when_and_where(facts: Mapping[str, Any]) -> str:
+    moment = datetime.fromisoformat(facts["at"])
+    return (
+        f"{moment:%d %B %Y, %H:%M} UTC; {facts['cores']} cores ({facts['processor']}), "
+        f"{facts['system']}, Python {facts['python']}"
+    )
+
+
+def _beside(row: Row) -> str:
+    """What stands behind a bar: its ratios and its CPU time."""
+    ratios = [f"{r.median:.2f}x {_NAMES.get(r.against, r.against)}" for r in row.ratios]
+    return ", ".join([*ratios[:2], f"CPU {row.cpu_each * 1e6:,.1f} µs"])
 
 
 def _bars(name: str, rows: Sequence[Row]) -> str:
@@ -60,17 +97,19 @@ def _bars(name: str, rows: Sequence[Row]) -> str:
         width, low, high = (span * value / top for value in (middle, min(found), max(found)))
         kind = "ours" if row.ratios and row.name not in {"java", "go"} else "theirs"
         center = y + _BAR / 2
+        label = escape(_NAMES.get(row.name, row.name))
         shapes.append(
-            f"<text x='{_LEFT - 8}' y='{center + 4}' text-anchor='end'>{escape(row.name)}</text>"
+            f"<text x='{_LEFT - 8}' y='{center + 4}' text-anchor='end'>{label}</text>"
             f"<rect class='{kind}' x='{_LEFT}' y='{y}' width='{width:.1f}' height='{_BAR}'/>"
             f"<line class='spread' x1='{_LEFT + low:.1f}' x2='{_LEFT + high:.1f}' "
             f"y1='{center}' y2='{center}'/>"
-            f"<text x='{_LEFT + high + 6:.1f}' y='{center + 4}'>{middle:,.0f}</text>"
+            f"<text x='{_LEFT + high + 6:.1f}' y='{center + 4}'>{middle:,.0f} "
+            f"<tspan class='soft'>{escape(_beside(row))}</tspan></text>"
         )
     height = len(rows) * (_BAR + _GAP) + _GAP
     unit = "µs p50, less is better" if is_latency else "messages/s, more is better"
     return (
-        f"<h2>{escape(name)}</h2><p>{unit}; the thin line is the spread over the rounds</p>"
+        f"<h2>{escape(_TITLES.get(name, name))}</h2><p>{unit}</p>"
         f"<svg viewBox='0 0 {_WIDTH} {height}' role='img' aria-label='{escape(name, quote=True)}'>"
         f"{''.join(shapes)}</svg>"
     )
