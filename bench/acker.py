@@ -41,19 +41,25 @@ def cache_folder() -> Path:
     return folder
 
 
-def _program() -> list[str]:
-    """The command, without its arguments."""
+def built(source: Path) -> Path | None:
+    """A C program, compiled unless it was before; None where that can't be done."""
     compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), "")
     if not compiler or sys.platform != "linux":
-        return [sys.executable, "-m", "bench.python_acker"]
-    mark = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]
-    program = cache_folder() / f"acker-{mark}"
+        return None
+    mark = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    program = cache_folder() / f"{source.stem}-{mark}"
     if not program.exists():
         partial = program.with_suffix(f".{os.getpid()}")
-        command = [compiler, "-O2", "-D_GNU_SOURCE", "-o", str(partial), str(_SOURCE)]
+        command = [compiler, "-O2", "-D_GNU_SOURCE", "-pthread", "-o", str(partial), str(source)]
         subprocess.run(command, check=True, timeout=120)
         partial.rename(program)
-    return [str(program)]
+    return program
+
+
+def _program() -> list[str]:
+    """The command, without its arguments."""
+    program = built(_SOURCE)
+    return [str(program)] if program else [sys.executable, "-m", "bench.python_acker"]
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -77,7 +78,12 @@ class CountingStreamWriter(DataSourceStreamArrowWriter):
 
 
 def prebuilt(columns: list[str] | None, rows: int) -> Any:
-    """A batch as our source makes it."""
+    """A batch as our source makes it; a worker makes it once."""
+    return _prebuilt(tuple(columns) if columns else None, rows)
+
+
+@cache
+def _prebuilt(columns: tuple[str, ...] | None, rows: int) -> Any:
     from bench.pull_server import Stock
 
     decoder = RecordDecoder(select_columns(columns))

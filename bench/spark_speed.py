@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,6 +30,7 @@ from statistics import median
 from typing import Any
 
 from bench import pull_race
+from bench import pull_server as pulls
 from bench.acker import acker
 from bench.spark_processes import cpu_of_children, forget_peaks, leave_out, peak_of_workers
 from bench.spark_sources import MICRO_BATCH, QUEUES
@@ -70,18 +70,9 @@ class Line:
 def pull_server(
     rows: int, per_pull: int = PER_PULL, *, queues: int = QUEUES, size: int = 200
 ) -> Iterator[str]:
-    numbers = [str(number) for number in (queues, rows // queues, per_pull, size)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.pull_server", *numbers],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-    )  # fmt: skip
-    leave_out(process.pid)
-    try:
-        assert process.stdout is not None
-        yield f"127.0.0.1:{process.stdout.readline().split()[1]}"
-    finally:
-        process.kill()
-        process.communicate(timeout=10)
+    with pulls.pull_server(rows // queues, per_pull, queues=queues, size=size) as server:
+        leave_out(server.pid)
+        yield server.name_server
 
 
 def measure(work: Callable[[], Any], rows: int) -> dict[str, float]:
