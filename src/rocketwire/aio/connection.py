@@ -29,6 +29,7 @@ from rocketwire.errors import (
     RemoteProtocolError,
     RequestTimeoutError,
 )
+from rocketwire.unreachable import in_words, span, too_slow
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import RESPONSE, Command
 from rocketwire.wire.framing import MAX_FRAME
@@ -79,6 +80,8 @@ class Connection(asyncio.Protocol):
         self.address = address
         self.is_ready = False
         self.is_over = False
+        #: The name of the host, while its addresses are not known.
+        self.looked_up: str | None = None
         self.session: Session[Waiter] = Session(limit)
         self.closed: asyncio.Future[None] = loop.create_future()
         self._loop = loop
@@ -437,7 +440,7 @@ class Connection(asyncio.Protocol):
             # Resuming one may have cancelled another.
             if opaque in pending:
                 self.session.abandon(opaque)
-                text = f"{self.address} gave no answer in {_span(waiter.deadline - waiter.issued)}"
+                text = f"{self.address} gave no answer in {span(waiter.deadline - waiter.issued)}"
                 waiter.fail(RequestTimeoutError(text, written=True))
 
     def _sweep_line(self, now: float) -> None:
@@ -446,8 +449,8 @@ class Connection(asyncio.Protocol):
             if self._line.pop(waiter, None) is None:
                 continue
             if self._transport is None:
-                text = f"{self.address} could not be reached: no connection in {_span(now - self._began)}"
-                waiter.fail(ConnectFailedError(text))
+                text = too_slow(self.looked_up, now - self._began)
+                waiter.fail(ConnectFailedError(f"{self.address} {text}"))
             else:
                 text = f"{self.address} did not read, so the request was not written in time"
                 waiter.fail(RequestTimeoutError(text))
@@ -457,19 +460,6 @@ def _lost(text: str, cause: BaseException | None, *, written: bool) -> Connectio
     error = ConnectionLostError(text, written=written)
     error.__cause__ = cause
     return error
-
-
-def in_words(error: BaseException) -> str:
-    """What the system said, without its number."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error) or type(error).__name__
-
-
-def _span(seconds: float) -> str:
-    return (
-        f"{max(seconds, 0.0):.1f} s" if seconds >= 0.095 else f"{max(seconds, 0.0) * 1000:.0f} ms"
-    )
 
 
 def _tune(sock: socket.socket | None) -> None:

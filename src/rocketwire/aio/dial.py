@@ -1,21 +1,20 @@
-"""Making a connection, and saying in words why none came about."""
+"""Making a connection to an address, or to one of the addresses that a name has."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import re
+import contextlib
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rocketwire.aio.connection import Connection, in_words
+from rocketwire.aio.connection import Connection
 from rocketwire.config import Tls, check_address
 from rocketwire.errors import ConfigError
+from rocketwire.name_lookup import Endpoint, Lookup, literal, look_up
+from rocketwire.unreachable import explain, too_slow
 
 if TYPE_CHECKING:
     import ssl
-
-_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 async def dial(
@@ -31,39 +30,69 @@ async def dial(
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(limit):
+            if literal(host, port) is not None:
+                where: dict[str, Any] = {"host": host, "port": port}
+            else:
+                connection.looked_up = host
+                lookup = look_up(host)
+                await _over(lookup)
+                connection.looked_up = None
+                where = {"sock": await _reach(lookup.endpoints(port), limit)}
             await loop.create_connection(
-                lambda: connection, host, port, ssl=context, server_hostname=name
+                lambda: connection, **where, ssl=context, server_hostname=name
             )
     except asyncio.CancelledError:
         connection.connect_failed("was not connected before the shutdown of this client")
         raise
     except TimeoutError as error:
-        text = f"could not be reached: no connection in {limit:.1f} s"
-        connection.connect_failed(text, error)
+        connection.connect_failed(too_slow(connection.looked_up, limit), error)
     except (OSError, ValueError) as error:
         connection.connect_failed(explain(error, host, encrypted=context is not None), error)
 
 
-def explain(error: Exception, host: str, *, encrypted: bool = False) -> str:
-    """Why a connection was not made, as what the server did, e.g. ``refused the connection``."""
-    if isinstance(error, ConnectionRefusedError) or _all_refused(error):
-        return "refused the connection"
-    if isinstance(error, socket.gaierror):
-        return f"could not be reached: the name {host!r} is not known here ({in_words(error)})"
-    if encrypted:
-        import ssl
+async def _over(lookup: Lookup) -> None:
+    """Wait for a look-up, which is done in a thread of its own."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
 
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return (
-                f"showed a certificate that is not accepted ({error.verify_message}): "
-                "check tls ca_file and server_name"
-            )
-        if isinstance(error, (ssl.SSLError, ConnectionError)):
-            return f"did not agree on TLS ({in_words(error)}): check that it is on there"
-    return f"could not be reached: {in_words(error)}"
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(over.set)
+
+    lookup.add_waiter(wake)
+    try:
+        await over.wait()
+    finally:
+        lookup.remove_waiter(wake)
 
 
-def _all_refused(error: Exception) -> bool:
-    """Whether each of several addresses of one name refused."""
-    numbers = {int(n) for n in _ERRNO.findall(str(error))}
-    return numbers == {errno.ECONNREFUSED}
+async def _reach(endpoints: list[Endpoint], limit: float) -> socket.socket:
+    """A socket that is connected to the first of these that accepts it.
+
+    Raises:
+        OSError: none does; it is the error of the first one, which the system finds the best.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + limit
+    first: OSError | None = None
+    for number, endpoint in enumerate(endpoints):
+        # An even share for each, so that one that never answers leaves time for the others.
+        share = (until - loop.time()) / (len(endpoints) - number)
+        try:
+            async with asyncio.timeout(share):
+                return await _connect(endpoint)
+        except OSError as error:
+            first = first or error
+    raise first or OSError("its name has no address")
+
+
+async def _connect(endpoint: Endpoint) -> socket.socket:
+    family, place = endpoint
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)  # noqa: FBT003 - its only parameter
+        await asyncio.get_running_loop().sock_connect(sock, place)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

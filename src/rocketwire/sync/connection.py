@@ -6,7 +6,6 @@ There is no reader thread: who waits for an answer reads it.
 
 from __future__ import annotations
 
-import errno
 import math
 import select
 import socket
@@ -17,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rocketwire.config import Tls, check_address
+from rocketwire.config import Tls
 from rocketwire.core.effects import Flight
 from rocketwire.core.express import Parcel
 from rocketwire.errors import (
@@ -25,6 +24,8 @@ from rocketwire.errors import (
     ConnectionLostError,
     RequestTimeoutError,
 )
+from rocketwire.sync.dial import open_socket
+from rocketwire.unreachable import explain
 from rocketwire.wire.command import ONEWAY, RESPONSE, Reply, Request
 from rocketwire.wire.framing import FrameBuffer
 from rocketwire.wire.reply_layout import Layout, stored_in_binary
@@ -308,17 +309,7 @@ class Connector:
         left = min(self._timeout, deadline - self._clock())
         if left <= 0:
             raise RequestTimeoutError(f"no time was left to connect to {address}")
-        try:
-            host, port = check_address(address, "the route")
-            sock = socket.create_connection((host, port), left)
-        except ValueError as error:  # no address at all, or a name that can't be one
-            raise ConnectFailedError(f"{address} could not be reached: {error}") from error
-        except TimeoutError:
-            raise ConnectFailedError(
-                f"{address} did not accept the connection in {left:.1f} s"
-            ) from None
-        except OSError as error:
-            raise ConnectFailedError(f"{address} {explain(error)}") from error
+        sock, host = open_socket(address, left, self._clock)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -327,19 +318,8 @@ class Connector:
                 sock = self._context.wrap_socket(sock, server_hostname=name)
         except OSError as error:
             sock.close()
-            raise ConnectFailedError(f"{address} {explain(error)}") from error
+            raise ConnectFailedError(f"{address} {explain(error, host, encrypted=True)}") from error
         return Connection(address, sock, self._clock, self._max_frame)
-
-
-def explain(error: OSError) -> str:
-    """Why a connection could not be made, in words."""
-    if error.errno == errno.ECONNREFUSED:
-        return "refused the connection"
-    if type(error).__name__ == "SSLCertVerificationError":
-        return f"showed a certificate that is not trusted: {getattr(error, 'verify_message', '') or error}"
-    if type(error).__module__ == "ssl":
-        return f"failed the TLS handshake: {error}"
-    return f"could not be reached: {error.strerror or error}"
 
 
 class Pool:
