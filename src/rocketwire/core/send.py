@@ -273,6 +273,9 @@ class Sender:
         while True:
             tries -= 1
             if begun is None:
+                if now >= deadline:  # its turn, or its route, came too late
+                    log = self._log(plan)
+                    break
                 begun = self._begin(plan, entry, now, failed, tries, began, deadline)
             target, flight, request, limit = (
                 begun.target, begun.flight, begun.request, begun.limit,

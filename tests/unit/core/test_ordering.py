@@ -170,3 +170,25 @@ def test_a_message_that_is_given_up_in_line_leaves_those_behind_it_alone() -> No
     assert first.result()
     assert third.result()
     assert [bytes(command.body) for _, _, command in world.stored] == [b"1", b"3"]
+
+
+@pytest.mark.parametrize("late", [0.0, 0.001])
+def test_a_message_whose_turn_comes_at_its_deadline_is_not_sent(late) -> None:
+    world = World(1)
+    world.send()
+    written: list[bytes] = []
+    broker = world.brokers["broker-a"]
+    broker.on_arrival = lambda request, _: written.append(bytes(request.body))
+    (ahead,) = world.sender.lines.line_up([("T", "k")], is_accepted=False)
+    waiting = world.driver.spawn(world.operation(keyed(1), timeout=1.0))
+    # The turn comes in time, but the machine pauses until the time is over.
+    world.clock.pause_until(world.clock() + 1.0 + late)
+    world.clock.advance(0.5)
+    world.sender.lines.leave(ahead)
+    world.clock.advance(3.0)
+    with pytest.raises(SendTimeoutError, match="not sent: there was no time to try") as caught:
+        waiting.result()
+    assert caught.value.outcome is Outcome.NOT_SENT
+    assert written == []
+    assert len(world.sender.lines) == 0
+    assert world.instance.faults.state_of("broker-a") == "usable"  # it is nobody's fault there
