@@ -134,6 +134,10 @@ def gather_slices(
         places: for each row of the result, which slice it takes, or -1 for null; without it,
             every slice in order.
     """
+    if places is None and len(starts):
+        width = int(ends[0] - starts[0])
+        if width > 0 and bool((ends - starts == width).all()):
+            return _gather_even(data, starts, width, kind)
     offsets = np.empty(2 * len(starts) + 1, dtype=np.int32)
     offsets[0:-1:2] = starts
     offsets[1::2] = ends
@@ -142,6 +146,15 @@ def gather_slices(
     if places is None:
         return pieces.take(pa.array(np.arange(0, 2 * len(starts), 2, dtype=np.int64)))
     return pieces.take(pa.array(places * 2, mask=places < 0))
+
+
+def _gather_even(
+    data: pa.Buffer, starts: npt.NDArray[np.integer[Any]], width: int, kind: Any
+) -> Any:
+    """The same for slices of one length: numpy copies values of a fixed size faster still."""
+    values = np.ndarray((data.size - width + 1,), dtype=f"V{width}", buffer=data, strides=(1,))
+    offsets = np.arange(0, (len(starts) + 1) * width, width, dtype=np.int32)
+    return from_offsets(offsets, values[starts], kind)
 
 
 def row_bytes(batch: Any, names: tuple[str, ...]) -> Int64s:

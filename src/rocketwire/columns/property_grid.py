@@ -128,16 +128,29 @@ def find_even_grid(data: Bytes, offsets: Int64s) -> EvenGrid | None:
 
 def _is_same(data: Bytes, rows: int, width: int, start: int, stop: int) -> bool:
     """Whether all rows have the bytes from ``start`` to ``stop`` of the first."""
-    size = stop - start
-    kind = "<u8" if size >= WORD else "u1"
-    step = np.dtype(kind).itemsize
-    for at in range(start, stop, step):
+    if width < WORD:
+        block = data.reshape(rows, width)[:, start:stop]
+        return bool((block == block[0]).all())
+    if stop - start < WORD:
+        return _is_same_part(data, rows, width, start, stop)
+    for at in range(start, stop, WORD):
         # The last word begins early enough to end with the stretch.
-        place = min(at, stop - step)
-        found = np.ndarray((rows,), dtype=kind, buffer=data, offset=place, strides=(width,))
+        found = _words_at(data, rows, width, min(at, stop - WORD))
         if not bool((found == found[0]).all()):
             return False
     return True
+
+
+def _is_same_part(data: Bytes, rows: int, width: int, start: int, stop: int) -> bool:
+    """The same for less than a word: of one that has it all, only those bytes are looked at."""
+    place = min(start, width - WORD)
+    mask = np.uint64(((1 << 8 * (stop - start)) - 1) << 8 * (start - place))
+    found = _words_at(data, rows, width, place) & mask
+    return bool((found == found[0]).all())
+
+
+def _words_at(data: Bytes, rows: int, width: int, place: int) -> Words:
+    return np.ndarray((rows,), dtype="<u8", buffer=data, offset=place, strides=(width,))
 
 
 def find_grid(data: Bytes, marks: Int64s, offsets: Int64s) -> Grid | None:

@@ -121,7 +121,9 @@ def _made_plain(found: Found, bodies: Sequence[PullBody]) -> tuple[Found, npt.ND
 def _fixed_fields(data: Bytes, starts: Int64s) -> npt.NDArray[Any]:
     if len(starts) == 0:
         return np.zeros(0, dtype=_FIXED)
-    return window(data, _BODY_AT)[starts].view(_FIXED).ravel()
+    # As values of one opaque kind they are gathered in half the time that rows of bytes take.
+    found = np.ndarray((len(data) - _BODY_AT + 1,), f"V{_BODY_AT}", data, strides=(1,))[starts]
+    return found.view(_FIXED)
 
 
 def _measure(found: Found, fixed: npt.NDArray[Any], bodies: Sequence[PullBody]) -> Records:
@@ -175,21 +177,23 @@ def _properties_start(
 ) -> Int64s:
     """Where the properties begin; every length on the way is checked before it is used."""
     data = found.data
-    stops = found.starts + fixed["size"]
+    stops: Int64s = found.starts + fixed["size"]
     body_start, body_end = body
+    if len(stops) == 0:
+        return stops
     wide = fixed["magic"] == MAGIC_V2
-    if bool(((body_end < body_start) | (body_end + 3 + wide > stops)).any()):
+    topic_at: Int64s = body_end + 1 + wide if wide.any() else body_end + 1
+    if bool(((body_end < body_start) | (topic_at + 2 > stops)).any()):
         raise explain([part.body for part in bodies])
     topic_length = data[body_end].astype(np.int64)
     if wide.any():
         topic_length = np.where(wide, (topic_length << 8) + data[body_end + 1], topic_length)
-    length_at = body_end + 1 + wide + topic_length
-    if bool((length_at + 2 > stops).any()):
+    start = topic_at + topic_length + 2
+    if bool((start > stops).any()):
         raise explain([part.body for part in bodies])
-    length = (data[length_at].astype(np.int64) << 8) + data[length_at + 1]
-    if bool((length_at + 2 + length != stops).any()):
+    length = np.ndarray((len(data) - 1,), dtype=">u2", buffer=data, strides=(1,))[start - 2]
+    if bool((start + length != stops).any()):
         raise explain([part.body for part in bodies])
-    start: Int64s = length_at + 2
     return start
 
 

@@ -110,6 +110,7 @@ def _follow(data: Bytes, begins: Int64s, ends: Int64s) -> Found | None:
     """Follow the sizes; None where they lead astray."""
     longest = int((ends - begins).max(initial=0))
     walked = _follow_even(data, begins, ends)
+    is_checked = walked is not None
     if walked is None and len(begins) >= _MANY and longest <= _SHORT:
         walked = _follow_together(data, begins, ends)
     elif walked is None:
@@ -117,7 +118,7 @@ def _follow(data: Bytes, begins: Int64s, ends: Int64s) -> Found | None:
     if walked is None:
         return None
     starts, counts = walked
-    if len(starts):
+    if len(starts) and not is_checked:
         magic = np.ndarray((len(data) - 3,), dtype=">u4", buffer=data, strides=(1,))[starts + 4]
         if not bool(((magic == MAGIC_V1) | (magic == MAGIC_V2)).all()):
             return None
@@ -128,23 +129,25 @@ def _follow(data: Bytes, begins: Int64s, ends: Int64s) -> Found | None:
 def _follow_even(data: Bytes, begins: Int64s, ends: Int64s) -> tuple[Int64s, Int64s] | None:
     """Where all records of each body have the size of its first; None if they have not.
 
-    Every size is looked at, so this is no guess.
+    Every size and magic number is looked at, both as one number, so this is no guess.
     """
     lengths = ends - begins
     if len(lengths) == 0 or int(lengths.min()) < MIN_RECORD:
         return None
-    sizes = np.ndarray((len(data) - 3,), dtype=">i4", buffer=data, strides=(1,))
-    firsts = sizes[begins].astype(np.int64)
-    if int(firsts.min()) < MIN_RECORD:
+    heads = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
+    marks = heads[begins]
+    sizes, magics = marks.view(">i4")[0::2], marks.view(">u4")[1::2]
+    firsts = sizes.astype(np.int64)
+    if int(firsts.min()) < MIN_RECORD or not set(magics.tolist()) <= {MAGIC_V1, MAGIC_V2}:
         return None
     counts = lengths // firsts
     if not bool((counts * firsts == lengths).all()):
         return None
     before = np.cumsum(counts) - counts
     within = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(before, counts)
-    each = np.repeat(firsts, counts)
-    starts = np.repeat(begins, counts) + within * each
-    return (starts, counts) if bool((sizes[starts] == each).all()) else None
+    starts = np.repeat(begins, counts) + within * np.repeat(firsts, counts)
+    is_even = bool((heads[starts] == np.repeat(marks, counts)).all())
+    return (starts, counts) if is_even else None
 
 
 def _follow_in_turn(
