@@ -7,7 +7,7 @@ not be looked at one by one: a column's name is that of the first row, if all ot
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from rocketwire.columns.buffers import Bytes, Int64s, from_matrix, from_offsets,
 
 Words = npt.NDArray[np.uint64]
 WORD = 8
+#: Rows that are compared as one: enough that a row's own cost does not show.
+_ABREAST: Final = 16
 
 
 def words_of(data: Bytes) -> Words:
@@ -114,43 +116,35 @@ def find_even_grid(data: Bytes, offsets: Int64s) -> EvenGrid | None:
     names = tuple(
         first[start:end].tobytes() for start, end in zip(name_start, name_end, strict=True)
     )
-    # With as many separators as the first row has in each, those compared below are all.
-    if len(set(names)) < len(names) or np.count_nonzero(data <= 2) != rows * len(marks):
-        return None
-    # Each name with the separators on both sides of it, and the last one of all.
-    before = np.maximum(name_start - 1, 0)
-    stretches = [*zip(before.tolist(), (name_end + 1).tolist(), strict=True), (width - 1, width)]
-    if not all(_is_same(data, rows, width, start, stop) for start, stop in stretches):
-        return None
     spans = tuple(zip((name_end + 1).tolist(), value_end.tolist(), strict=True))
+    if len(set(names)) < len(names) or not _are_even(data.reshape(rows, width), spans):
+        return None
     return EvenGrid(names, rows, width, spans)
 
 
-def _is_same(data: Bytes, rows: int, width: int, start: int, stop: int) -> bool:
-    """Whether all rows have the bytes from ``start`` to ``stop`` of the first."""
-    if width < WORD:
-        block = data.reshape(rows, width)[:, start:stop]
-        return bool((block == block[0]).all())
-    if stop - start < WORD:
-        return _is_same_part(data, rows, width, start, stop)
-    for at in range(start, stop, WORD):
-        # The last word begins early enough to end with the stretch.
-        found = _words_at(data, rows, width, min(at, stop - WORD))
-        if not bool((found == found[0]).all()):
-            return False
-    return True
+def _are_even(matrix: Bytes, spans: tuple[tuple[int, int], ...]) -> bool:
+    """Whether rows differ in their values only, and no value holds a separator.
+
+    The least and the greatest byte of each place tell: two passes, whatever the rows hold.
+    """
+    least, greatest = _over_rows(np.minimum, matrix), _over_rows(np.maximum, matrix)
+    is_value = np.zeros(matrix.shape[1], dtype=np.bool_)
+    for start, stop in spans:
+        is_value[start:stop] = True
+    return bool(np.where(is_value, least > 2, least == greatest).all())
 
 
-def _is_same_part(data: Bytes, rows: int, width: int, start: int, stop: int) -> bool:
-    """The same for less than a word: of one that has it all, only those bytes are looked at."""
-    place = min(start, width - WORD)
-    mask = np.uint64(((1 << 8 * (stop - start)) - 1) << 8 * (start - place))
-    found = _words_at(data, rows, width, place) & mask
-    return bool((found == found[0]).all())
-
-
-def _words_at(data: Bytes, rows: int, width: int, place: int) -> Words:
-    return np.ndarray((rows,), dtype="<u8", buffer=data, offset=place, strides=(width,))
+def _over_rows(function: np.ufunc, matrix: Bytes) -> Bytes:
+    """Reduce all rows to one, several side by side: numpy is fast along long rows only."""
+    rows, width = matrix.shape
+    found: Bytes = matrix[-1]
+    if whole := rows - rows % _ABREAST:
+        wide = matrix[:whole].reshape(-1, _ABREAST * width)
+        found = function(found, function.reduce(wide, axis=0).reshape(_ABREAST, width))
+        found = function.reduce(found, axis=0)
+    if whole < rows:
+        found = function(found, function.reduce(matrix[whole:], axis=0))
+    return found
 
 
 def find_grid(data: Bytes, marks: Int64s, offsets: Int64s) -> Grid | None:
