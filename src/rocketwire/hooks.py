@@ -2,7 +2,8 @@
 
 A hook is any object that has one or more of the methods below; what it lacks is not called. An
 exception in a hook is logged and harms nobody. Hooks run on the thread (or loop) that sends, so
-they should be quick.
+they should be quick. They may submit, and shut the client down; what they must not do is wait for
+the answer to a submitted message, which comes on that thread.
 """
 
 from __future__ import annotations

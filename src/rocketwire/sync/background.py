@@ -120,6 +120,10 @@ class Background:
             self._ready.set()  # nobody else will; whoever is late must not wait for it
         self._refuse_all()
 
+    def is_current(self) -> bool:
+        """Whether the caller runs on its thread: answers to submitted messages wait for him."""
+        return threading.current_thread() is self._thread
+
     def let_go(self) -> None:
         """In a forked child: close the sockets here; they, and the thread, are the parent's.
 

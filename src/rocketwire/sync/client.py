@@ -70,12 +70,24 @@ class BlockingClient(Generic[C]):
             raise self._not_running()
 
     def shutdown(self) -> None:
-        """Finish what is under way, and close; a second call does nothing."""
+        """Finish what is under way, and close; a second call does nothing.
+
+        Called by a hook on the background thread it returns at once, and what is left is done
+        beside it: answers to what is under way come on that very thread.
+        """
         with self._start_lock:
             was_running = self._state == "running"
             self._state = "closed"
         if not was_running:
             return
+        if self._background.is_current():
+            # No daemon: a program that ends now waits for it.
+            with contextlib.suppress(RuntimeError):  # no thread to be had: no grace either
+                threading.Thread(target=self._finish, name="rocketwire-shutdown").start()
+                return
+        self._finish()
+
+    def _finish(self) -> None:
         try:
             self._closing()
         finally:

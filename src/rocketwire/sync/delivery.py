@@ -204,11 +204,20 @@ def _call(callback: Callable[[], Any]) -> None:
 
 
 class Room:
-    """How much may be in flight: messages and bytes."""
+    """How much may be in flight: messages and bytes.
 
-    def __init__(self, messages: int, size: int) -> None:
+    Args:
+        messages: so many.
+        size: their bytes.
+        must_not_wait: whether the caller is one of those who make room; he never waits for it.
+    """
+
+    def __init__(
+        self, messages: int, size: int, must_not_wait: Callable[[], bool] = lambda: False
+    ) -> None:
         self._messages = messages
         self._bytes = size
+        self._must_not_wait = must_not_wait
         self._held_bytes = 0
         self.held = 0
         #: What threads wait for, in the order in which they came.
@@ -217,11 +226,11 @@ class Room:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
 
-    def take(self, messages: int, size: int, timeout: float | None) -> bool:
-        """Take room, waiting for it; False if there was none in time. None: take it anyway."""
+    def take(self, messages: int, size: int, timeout: float) -> bool:
+        """Take room, waiting for it; False if there was none in time."""
         wanted = (messages, size)
         with self._changed:
-            if timeout is not None and not self._may_enter(wanted):
+            if not self._may_enter(wanted) and not self._must_not_wait():
                 self._line.append(wanted)
                 try:
                     if not self._changed.wait_for(lambda: self._may_enter(wanted), timeout):

@@ -82,7 +82,13 @@ class Producer(BlockingClient[ProducerConfig]):
         self._sender = Sender(instance, config, positions, reporting.hooks)
         join_group(instance, self._sender.group)
         instance.defaults = self._sender.defaults
-        room = self._room = Room(config.max_in_flight, config.max_in_flight_bytes)
+        callbacks, background = CallbackThread(), self._background
+        self._callbacks = callbacks
+        room = self._room = Room(
+            config.max_in_flight,
+            config.max_in_flight_bytes,
+            lambda: callbacks.is_current() or background.is_current(),
+        )
         self._accumulator: Accumulator | None = None
         if config.auto_batch is not None:
             self._accumulator = Accumulator(
@@ -91,7 +97,6 @@ class Producer(BlockingClient[ProducerConfig]):
         self._express = express_for(self._sender, SendMode.BLOCKING)
         self._posting = express_for(self._sender, SendMode.ASYNC)
         self._oneway = express_for(self._sender, SendMode.ONEWAY)
-        self._callbacks = CallbackThread()
         self._reporting = reporting
         self._start_reporting()
 
@@ -126,7 +131,8 @@ class Producer(BlockingClient[ProducerConfig]):
     def _is_sending_here(self) -> bool:
         """Whether a send of this very thread waits for us: a signal or a hook shuts down."""
         frame: FrameType | None = sys._getframe()  # noqa: SLF001 - its documented use
-        sends = {type(self).send.__code__, type(self).send_many.__code__}
+        kind = type(self)
+        sends = {m.__code__ for m in (kind.send, kind.send_oneway, kind.send_many)}
         while frame is not None:
             if frame.f_code in sends and frame.f_locals.get("self") is self:
                 return True
@@ -333,8 +339,7 @@ class Producer(BlockingClient[ProducerConfig]):
         return self._hand_over(cast("Plan", plan), 1, size)
 
     def _take_room(self, count: int, size: int, limit: float) -> None:
-        patience = None if self._callbacks.is_current() else limit
-        if not self._room.take(count, size, patience):
+        if not self._room.take(count, size, limit):
             raise SendFailedError(
                 f"not sent: {self._room.held} messages are in flight and none was answered in "
                 f"{limit:.1f} s; raise max_in_flight, or send less"
@@ -397,6 +402,7 @@ class Producer(BlockingClient[ProducerConfig]):
 
         Raises:
             TimeoutError: something still has none.
+            RuntimeError: a hook asks for it on the thread on which the answers come.
         """
         if self._state == "new":
             raise self._not_running()
@@ -404,6 +410,8 @@ class Producer(BlockingClient[ProducerConfig]):
             return  # nothing was submitted in this process
         if self._accumulator is not None:
             self._accumulator.hurry()
+        if self._background.is_current():
+            raise RuntimeError("flush in a hook would wait for ever: answers come on this thread")
         if not self._room.flush(timeout):
             raise TimeoutError(f"{self._room.held} messages have no answer after {timeout} s")
 

@@ -48,10 +48,11 @@ def test_nobody_overtakes_a_large_message_either() -> None:
 
 
 def test_who_must_not_wait_takes_room_whoever_else_does() -> None:
-    room = Room(1, 100)
+    main = threading.current_thread()
+    room = Room(1, 100, lambda: threading.current_thread() is main)
     assert room.take(1, 1, 0.0)
     with waiting(room, 1, 1) as answers:
-        assert room.take(1, 1, None)
+        assert room.take(1, 1, 30.0)
         room.give_back(2, 2)
     assert answers == [True]
 
