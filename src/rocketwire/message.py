@@ -62,6 +62,7 @@ class MessageOptions(TypedDict, total=False):
     wait_store_ok: bool
 
 
+_YEAR_10000: Final = 253_402_300_800.0
 _M = TypeVar("_M")
 
 
@@ -104,7 +105,7 @@ class Message(_MessageFields, Frozen):
 
     def __new__(cls, topic: str, body: bytes | str, **options: Unpack[MessageOptions]) -> Self:
         """Refuses what can never be sent."""
-        self = _new(_MessageFields)
+        self = _MessageFields()  # cheaper than by object.__new__
         self.topic = topic
         self.body = body if type(body) is bytes else _as_bytes(body)
         # Python looks up the default of every keyword that it is not given, by name: eight of
@@ -224,7 +225,13 @@ def _make_message(fields: dict[str, Any]) -> Message:
 
 def _as_bytes(body: object) -> bytes:
     if isinstance(body, str):
-        return body.encode()
+        try:
+            return body.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidMessageError(
+                f"body has a lone surrogate at {error.start}, which UTF-8 can't carry: "
+                "give bytes, or mend the text"
+            ) from None
     if isinstance(body, (bytearray, memoryview, bytes)):
         return bytes(body)
     raise InvalidMessageError(
@@ -247,7 +254,12 @@ def _join_keys(keys: object) -> str | None:
 
 
 def _freeze(properties: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(properties))
+    try:
+        return MappingProxyType(dict(properties))
+    except (TypeError, ValueError):
+        raise InvalidMessageError(
+            f"properties is a {type(properties).__name__}: give a mapping of text to text"
+        ) from None
 
 
 def _as_epoch(moment: object) -> float:
@@ -259,6 +271,11 @@ def _as_epoch(moment: object) -> float:
             )
         return moment.timestamp()
     if isinstance(moment, (int, float)) and not isinstance(moment, bool):
+        if not 0 <= moment < _YEAR_10000:  # also what is no number at all
+            raise InvalidMessageError(
+                f"deliver_at is {moment!r}: seconds since 1970, not milliseconds, before the "
+                "year 10000"
+            )
         return float(moment)
     raise InvalidMessageError(
         f"deliver_at is {moment!r}: give an aware datetime or seconds since 1970"
@@ -277,6 +294,7 @@ class SendStatus(enum.Enum):
     """What the broker said about storing the message. All four mean that it has the message."""
 
     OK = "SEND_OK"
+    SEND_OK = "SEND_OK"  # the same, by Java's name
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
@@ -324,7 +342,6 @@ class SendResult(Frozen):
 
     def __init__(  # noqa: PLR0913 - these are the fields of a result
         self,
-        *,
         status: SendStatus,
         message_id: str,
         offset_message_id: str,
@@ -335,7 +352,7 @@ class SendResult(Frozen):
         message_ids: tuple[str, ...] = (),
         offset_message_ids: tuple[str, ...] = (),
         attempts: tuple[Attempt, ...] = (),
-        maybe_duplicate: bool = False,
+        maybe_duplicate: bool = False,  # noqa: FBT001, FBT002 - a field like the others
     ) -> None:
         _set(self, "status", status)
         _set(self, "message_id", message_id)

@@ -72,6 +72,11 @@ class Room:
         is_beyond = self.held >= self._messages or self.held_bytes + size > self._bytes
         return bool(self._line) or (is_beyond and self.held > 0)
 
+    @property
+    def in_flight(self) -> int:
+        """Messages without an answer."""
+        return self.held
+
     def take_anyway(self, messages: int, size: int) -> None:
         """Take room, be there any or not."""
         self.held += messages
@@ -133,7 +138,7 @@ class Room:
     async def quiet(self, limit: float | None, *, visitors: bool = False) -> bool:
         """Wait until nothing is held, and nobody visits either if that matters; False: in vain."""
         end = None if limit is None else self._loop.time() + limit
-        while self.held or (visitors and self.visitors):
+        while self.in_flight or (visitors and self.visitors):
             future: asyncio.Future[bool] = self._loop.create_future()
             timer = None
             if end is not None:
@@ -327,12 +332,19 @@ class BatchedDelivery(Delivery):
     costs no more than one for one.
     """
 
+    # Set by whoever makes one: a constructor would cost as much again.
     __slots__ = ("_lot", "_outcome", "_place")
 
-    def __init__(self, lot: Lot, place: int) -> None:
-        self._lot = lot
-        self._place = place
-        self._outcome: SendResult | Exception | None = None
+    _lot: Lot
+    _place: int
+    _outcome: SendResult | Exception | None
+
+    @staticmethod
+    def of(lot: Lot, place: int) -> BatchedDelivery:
+        """The delivery of the message at that place."""
+        delivery = BatchedDelivery()
+        delivery._lot, delivery._place, delivery._outcome = lot, place, None
+        return delivery
 
     def _look(self) -> SendResult | Exception:
         outcome = self._outcome
@@ -378,3 +390,19 @@ class BatchedDelivery(Delivery):
 
 def _no_answer() -> asyncio.InvalidStateError:
     return asyncio.InvalidStateError("no answer yet: await the delivery")
+
+
+def teller(
+    on_success: Callable[[SendResult], Any] | None, on_error: Callable[[Exception], Any] | None
+) -> Callable[[Delivery], None]:
+    """A callback that calls one of two."""
+
+    def tell(delivery: Delivery) -> None:
+        error = delivery.exception()
+        if error is None:
+            if on_success is not None:
+                on_success(delivery.result())
+        elif on_error is not None:
+            on_error(error)
+
+    return tell

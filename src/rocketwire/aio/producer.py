@@ -7,11 +7,20 @@ import contextlib
 import weakref
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import get_ident
 from typing import Any, Final, TypeAlias, cast
 
 from rocketwire.aio import express
+from rocketwire.aio.boarding import BatchRoom
 from rocketwire.aio.client import AsyncClient
-from rocketwire.aio.delivery import BatchedDelivery, Delivery, Room, SingleDelivery, in_callback
+from rocketwire.aio.delivery import (
+    BatchedDelivery,
+    Delivery,
+    Room,
+    SingleDelivery,
+    in_callback,
+    teller,
+)
 from rocketwire.aio.driver import Awaited
 from rocketwire.config import ProducerConfig
 from rocketwire.core.accumulate import Accumulator
@@ -72,13 +81,16 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         method = weakref.WeakMethod(self._snapshot)
         reporting = Reporting(config, instance, positions, lambda: (found := method()) and found())
         self._sender = Sender(instance, config, positions, reporting.hooks)
-        self._room = Room(self._driver.loop, config.max_in_flight, config.max_in_flight_bytes)
+        limits = (self._driver.loop, config.max_in_flight, config.max_in_flight_bytes)
         self._burst = 0
         self._express = express_for(self._sender, SendMode.ASYNC)
         self._oneway = express_for(self._sender, SendMode.ONEWAY)
         self._accumulator: Accumulator | None = None
-        if config.auto_batch is not None:
-            room = self._room
+        self._boarding: BatchRoom | None = None
+        if config.auto_batch is None:
+            self._room = Room(*limits)
+        else:
+            room = self._room = self._boarding = BatchRoom(*limits)
             self._accumulator = Accumulator(
                 self._sender, config.auto_batch, room.lot_over, room.lot_begun
             )
@@ -155,8 +167,8 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             InvalidMessageError: nothing was sent.
             SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
         """
-        if get_running_loop() is not self._home:
-            raise self._not_running()
+        if self._thread != get_ident() or not self._is_awake():
+            self._check_loop()
         sender, room, lane = self._sender, self._room, self._express
         if lane is not None and queue is None and selector is None and timeout is None:
             parcel = lane.prepare(message) if type(message) is Message else None
@@ -205,8 +217,8 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             InvalidMessageError: nothing was sent.
             SendFailedError: it could not even be written.
         """
-        if get_running_loop() is not self._home:
-            raise self._not_running()
+        if self._thread != get_ident() or not self._is_awake():
+            self._check_loop()
         self._burst += 1
         if self._burst >= _BURST:
             await self._take_turns()
@@ -250,18 +262,21 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             InvalidMessageError: nothing was sent.
             SendFailedError: there was no room before the deadline.
         """
-        if get_running_loop() is not self._home:
-            raise self._not_running()
+        if self._thread != get_ident() or not self._is_awake():
+            self._check_loop()
         self._burst += 1
         if self._burst >= _BURST:  # before anything is handed over: this may be cancelled
             await self._take_turns()
         if queue is None and selector is None and timeout is None and type(message) is Message:
-            delivery = self._post(message)
-            if delivery is None and self._is_for_lane(message):
-                delivery = await self._post_later(message)
+            boarding = self._boarding
+            delivery = None if boarding is None else boarding.board(message)
+            if delivery is None:
+                delivery = self._post(message)
+                if delivery is None and self._is_for_lane(message):
+                    delivery = await self._post_later(message)
             if delivery is not None:
                 if on_success is not None or on_error is not None:
-                    delivery.add_done_callback(_teller(on_success, on_error))
+                    delivery.add_done_callback(teller(on_success, on_error))
                 return delivery
         batches, plan = self._accumulator, None
         if (
@@ -289,7 +304,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         else:
             delivery = self._hand_to(cast("Accumulator", batches), cast("Message", message), limit)
         if on_success is not None or on_error is not None:
-            delivery.add_done_callback(_teller(on_success, on_error))
+            delivery.add_done_callback(teller(on_success, on_error))
         return delivery
 
     def _is_for_lane(self, message: Message) -> bool:
@@ -329,18 +344,11 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if not (has_room or room.take(1, size)):
             return None
         if batches is not None:
-            limit = self._config.send_timeout
-            found = batches.join(message, limit)
-            if found is None and batches.is_plain(message):
-                found = batches.add_plain(message, limit)
-            if found is None:
-                if not has_room:
-                    room.give_back(1, size)
-                return None
-            lot, place, is_new = found
-            if is_new:
-                self._driver.start(batches.deliver(lot), _ignore)
-            return BatchedDelivery(lot, place)
+            if batches.is_plain(message):
+                return self._put_into_lot(batches, message)
+            if not has_room:
+                room.give_back(1, size)
+            return None
         parcel = None
         try:
             if lane is not None:
@@ -351,6 +359,14 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if lane is None or parcel is None:
             return None
         return express.submit(lane, parcel, self._driver, room)
+
+    def _put_into_lot(self, batches: Accumulator, message: Message) -> Delivery:
+        lot, place, is_new = batches.add_plain(message, self._config.send_timeout)
+        if is_new:
+            self._driver.start(batches.deliver(lot), _ignore)
+        if self._boarding is not None:
+            self._boarding.begin(lot, batches)
+        return BatchedDelivery.of(lot, place)
 
     def _hand_over(self, plan: Plan, count: int, size: int) -> Delivery:
         if plan.outgoing.sharding_keys:
@@ -368,7 +384,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             raise
         if is_new:
             self._driver.start(batches.deliver(lot), _ignore)
-        return BatchedDelivery(lot, place)
+        return BatchedDelivery.of(lot, place)
 
     async def _wait_for_room(self, count: int, size: int, limit: float) -> None:
         room = self._room
@@ -377,7 +393,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             return
         if not await room.wait(count, size, limit):
             raise SendFailedError(
-                f"not sent: {room.held} messages are in flight and none was answered in "
+                f"not sent: {room.in_flight} messages are in flight and none was answered in "
                 f"{limit:.1f} s; raise max_in_flight, or send less"
             )
         if self._state != "running":
@@ -387,8 +403,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
     async def _take_turns(self) -> None:
         self._burst = 0
         await asyncio.sleep(0)
-        if get_running_loop() is not self._home:
-            raise self._not_running()
+        self._check_loop()
 
     async def send_many(
         self,
@@ -406,8 +421,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         Raises:
             InvalidMessageError: one of them is wrong; nothing was sent.
         """
-        if get_running_loop() is not self._home:
-            raise self._not_running()
+        self._check_loop()
         many = ManySender(self._sender, messages, timeout)
         room, driver = self._room, self._driver
         room.visitors += 1
@@ -433,7 +447,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._accumulator is not None:
             self._accumulator.hurry()
         if not await self._room.flush(timeout):
-            raise TimeoutError(f"{self._room.held} messages have no answer after {timeout} s")
+            raise TimeoutError(f"{self._room.in_flight} messages have no answer after {timeout} s")
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -463,7 +477,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
     def _snapshot(self) -> ProducerStats:
         return self._sender.counters.snapshot(
             late_replies=self._driver.late_replies,
-            in_flight=self._room.held,
+            in_flight=self._room.in_flight,
             telemetry_dropped=self._reporting.telemetry_dropped,
             trace_dropped=self._reporting.trace_dropped,
         )
@@ -479,17 +493,3 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
 
 def _ignore(result: object, error: Exception | None) -> None:
     """For operations that tell everything themselves."""
-
-
-def _teller(
-    on_success: Callable[[SendResult], Any] | None, on_error: Callable[[Exception], Any] | None
-) -> Callable[[Delivery], None]:
-    def tell(delivery: Delivery) -> None:
-        error = delivery.exception()
-        if error is None:
-            if on_success is not None:
-                on_success(delivery.result())
-        elif on_error is not None:
-            on_error(error)
-
-    return tell

@@ -55,19 +55,22 @@ class Lot:
     """Messages that travel together. ``over`` opens when all of them have their outcome."""
 
     __slots__ = (
-        "_groups", "bytes", "count", "gate", "is_closed", "is_sent", "items", "lane",
-        "messages", "over", "size", "tickets", "timeout", "topic", "withdrawn",
+        "_count", "_groups", "bytes", "gate", "is_closed", "is_sent", "items", "lane", "left",
+        "limit", "messages", "over", "tickets", "timeout", "topic", "withdrawn",
     )  # fmt: skip
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Lane, size: int) -> None:
         self.lane = lane
         self.topic, _, self.timeout, _ = lane.kind
         self.messages: list[Message] = []
         #: By place, the ids of messages that are not plain, and how they travel.
         self.items: dict[int, tuple[str, bytes]] = {}
-        self.count = 0
-        self.size = 0
-        #: Of the bodies alone: what they take of the room.
+        self._count = 0
+        #: How many bytes it still takes.
+        self.left = size
+        #: Up to how many messages board it (``aio/boarding.py``); none once it is closed.
+        self.limit = 0
+        #: Of the bodies alone: what they take of the room. Those that boarded are added later.
         self.bytes = 0
         self.tickets: dict[str, Ticket] = {}
         self.gate = Gate()
@@ -77,15 +80,19 @@ class Lot:
         self.withdrawn: set[int] = set()
         self._groups: list[tuple[Sequence[int], SendResult | Exception]] = []
 
+    @property
+    def count(self) -> int:
+        """How many messages it has, or had."""
+        return self._count or len(self.messages)
+
     def put(self, message: Message, item: tuple[str, bytes] | None, size: int) -> int:
         """Take a message in; returns its place."""
-        place = self.count
+        place = len(self.messages)
         self.messages.append(message)
         if item is not None:
             self.items[place] = item
-        self.size += size
+        self.left -= size
         self.bytes += len(message.body)
-        self.count = place + 1
         return place
 
     def withdraw(self, place: int) -> bool:
@@ -108,7 +115,8 @@ class Lot:
 
     def finish(self, error: Exception) -> None:
         """Everything is known; ``error`` is the outcome of those that have none yet."""
-        self.settle(range(self.count), error)
+        self._count = self.count
+        self.settle(range(self._count), error)
         # Whoever keeps the delivery of one message does not keep the bodies of all.
         self.messages, self.items = [], {}
 
@@ -155,14 +163,16 @@ class Accumulator:
         self._lanes: dict[Kind, Lane] = {}
         self._max_size = config.max_message_size
         self._is_default = sender.default_selector is best_queue
-        # A large body is worth compressing, which a batch is not.
-        self._largest = min(settings.size, config.compress_over or settings.size)
+        #: Bodies are shorter than this: a larger one is worth compressing, which a batch is not.
+        self.largest: Final = min(settings.size, config.compress_over or settings.size)
         #: Topics whose broker takes no batches.
         self._single: set[str] = set()
         #: Topics of which plain messages need no further look.
         self._usual: set[str] = set()
-        self._overhead = sender.encoder.plain_items.overhead
-        self._most, self._most_bytes = settings.messages, settings.size
+        #: Bytes of a plain message in a lot beyond its body.
+        self.overhead: Final = sender.encoder.plain_items.overhead
+        #: Messages in a lot.
+        self.most: Final = settings.messages
         #: The lot that took the last plain message.
         self._recent: Lot | None = None
 
@@ -183,7 +193,7 @@ class Accumulator:
         if self._is_default and not self._sender.hooks.before_send:
             self._usual.add(message.topic)
         return (
-            len(message.body) < self._largest
+            len(message.body) < self.largest
             and not message.delay_level
             and message.deliver_at is None
             and (self._is_default or message.sharding_key is not None)
@@ -197,7 +207,7 @@ class Accumulator:
         return (
             message.extras is PLAIN
             and message.topic in self._usual
-            and 0 < len(message.body) < self._largest
+            and 0 < len(message.body) < self.largest
         )
 
     def add_plain(self, message: Message, timeout: float) -> tuple[Lot, int, bool]:
@@ -207,7 +217,7 @@ class Accumulator:
         if found is not None:
             return found
         kind = (message.topic, True, timeout, False)
-        size = len(message.body) + self._overhead
+        size = len(message.body) + self.overhead
         lot, place, is_new = self._put(message, None, size, kind)
         self._recent = lot
         return lot, place, is_new
@@ -215,7 +225,7 @@ class Accumulator:
     def join(self, message: Message, timeout: float) -> tuple[Lot, int, bool] | None:
         """``add_plain`` if the message is plain, and the lot that took the last one takes it, too.
 
-        Without the lock, which costs as much as all of this: for a shell with one thread.
+        Called under the lock. A shell with one thread has a faster way (``aio/boarding.py``).
 
         Returns:
             None if it is not taken in.
@@ -225,18 +235,17 @@ class Accumulator:
             lot is None
             or lot.topic != message.topic
             or message.extras is not PLAIN
-            or not 0 < size < self._largest
+            or not 0 < size < self.largest
             or lot.timeout != timeout
             or lot.is_closed
         ):
             return None
-        place, total = lot.count, lot.size + size + self._overhead
-        if place >= self._most or total > self._most_bytes:
+        place, left = len(lot.messages), lot.left - size - self.overhead
+        if place >= self.most or left < 0:
             return None
         lot.messages.append(message)
-        lot.size = total
+        lot.left = left
         lot.bytes += size
-        lot.count = place + 1
         return lot, place, False
 
     def add(self, message: Message, timeout: float) -> tuple[Lot, int, bool]:
@@ -272,7 +281,7 @@ class Accumulator:
                 full, lot = lot, None
             is_new = lot is None
             if lot is None:
-                lot = lane.open = Lot(lane)
+                lot = lane.open = Lot(lane, self._settings.size)
                 # Before any other thread can find it, and flush.
                 self._on_new(lot)
             place = lot.put(message, item, size)
@@ -284,7 +293,7 @@ class Accumulator:
         return lot, place, is_new
 
     def _fits(self, lot: Lot, size: int, key: str | None) -> bool:
-        if lot.count >= self._most or lot.size + size > self._most_bytes:
+        if len(lot.messages) >= self.most or size > lot.left:
             return False
         ticket = lot.tickets.get(key) if key is not None else None
         # Somebody else may have lined up behind the lot; this message comes after him.
@@ -306,6 +315,7 @@ class Accumulator:
     def _close(self, lot: Lot) -> None:
         """Let no further message into a lot. Called under the lock."""
         lot.is_closed = True
+        lot.limit = 0
         lot.lane.under_way.add(lot)
         if lot.lane.open is lot:
             lot.lane.open = None
@@ -397,6 +407,8 @@ class Accumulator:
             self._single.add(lot.topic)
             self._usual.discard(lot.topic)
             self._recent = None
+            if lot.lane.open is not None:
+                lot.lane.open.limit = 0
             for place in places:
                 yield from self._send(lot, (place,), queue)
         else:
@@ -410,7 +422,8 @@ class Accumulator:
         if len(places) < lot.count:
             messages = [lot.messages[place] for place in places]
         if not lot.items:
-            return encoder.plain(messages, [message.body for message in messages])
+            bodies = [message.body for message in messages]
+            return encoder.plain(messages, bodies, set(map(len, bodies)))
         found = [lot.items.get(p) or encoder.item(lot.messages[p]) for p in places]
         return encoder.joined(messages, [i for i, _ in found], [item for _, item in found])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -124,9 +124,9 @@ class Encoder:
         Raises:
             InvalidMessageError: they can't be one.
         """
-        bodies = plain_bodies(messages, self._max_size)
-        if bodies is not None:
-            outgoing = self.plain(messages, bodies)
+        found = plain_bodies(messages, self._max_size)
+        if found is not None:
+            outgoing = self.plain(messages, *found)
         else:
             check_batch(messages, self._max_size)
             outgoing = self._each(messages)
@@ -137,8 +137,13 @@ class Encoder:
             )
         return outgoing
 
-    def plain(self, messages: Sequence[Message], bodies: Sequence[bytes]) -> Outgoing:
-        """Messages that were checked, and have nothing but these bodies, as one request."""
+    def plain(
+        self, messages: Sequence[Message], bodies: Sequence[bytes], sizes: Collection[int]
+    ) -> Outgoing:
+        """Messages that were checked, and have nothing but these bodies, as one request.
+
+        ``sizes`` are the lengths of the bodies, each once.
+        """
         if len(messages) > MOST_AT_ONCE:
             return self._each(messages)
         ids = self._ids.block(len(messages))
@@ -146,7 +151,7 @@ class Encoder:
             # Messages that live until the answer comes cost the garbage collector 0.1 µs each.
             tuple(messages) if self._keeps else (messages[0],) * len(messages),
             with_namespace(messages[0].topic, self._namespace),
-            self.plain_items.encode(bodies, ids),
+            self.plain_items.encode(bodies, ids, sizes),
             self._instance_id.encode(),
             0,
             0,

@@ -98,6 +98,13 @@ def _check_text(name: str, value: object) -> None:
             f"{name} contains the character 1 or 2, by which RocketMQ separates properties: "
             "remove it, or put the text into the body"
         )
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidMessageError(
+                f"{name} has a lone surrogate at {error.start}, which UTF-8 can't carry: remove it"
+            ) from None
 
 
 def _check_numbers(message: Message) -> None:
@@ -110,8 +117,8 @@ def _check_numbers(message: Message) -> None:
         raise InvalidMessageError(f"flag is {message.flag!r}: an integer of 32 bits")
 
 
-def plain_bodies(messages: Sequence[Message], max_size: int) -> list[bytes] | None:
-    """The bodies of good messages of one topic that have nothing else.
+def plain_bodies(messages: Sequence[Message], max_size: int) -> tuple[list[bytes], set[int]] | None:
+    """The bodies, and their lengths, of good messages of one topic that have nothing else.
 
     None says nothing: ``check_batch`` looks closer.
     """
@@ -124,7 +131,7 @@ def plain_bodies(messages: Sequence[Message], max_size: int) -> list[bytes] | No
     sizes = set(map(len, bodies))
     if len(bodies) < len(messages) or not 0 < min(sizes) <= max(sizes) <= max_size:
         return None
-    return bodies
+    return bodies, sizes
 
 
 def check_batch(messages: Sequence[Message], max_size: int) -> None:

@@ -7,7 +7,7 @@ decided by ``core/validate.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - an exception under struct's own odd name
@@ -72,7 +72,7 @@ class PlainItems:
         id_size: characters of an id.
     """
 
-    __slots__ = ("_before", "_ends", "_heads", "overhead")
+    __slots__ = ("_before", "_ends", "_heads", "_joints", "overhead")
 
     def __init__(self, before: bytes, after: bytes, id_size: int) -> None:
         properties = len(before) + id_size + len(after)
@@ -81,9 +81,19 @@ class PlainItems:
         #: What follows the last but two digits of an id.
         self._ends = [b"%02X%b" % (number, after) for number in range(256)]
         self._heads = _Heads(self.overhead)
+        #: The ends again, each with the beginning of a next item whose body has this length.
+        self._joints: tuple[int, list[bytes]] = (-1, [])
 
-    def encode(self, bodies: Sequence[bytes], ids: IdBlock) -> bytes:
-        """The batch of these bodies, each with its id."""
+    def encode(self, bodies: Sequence[bytes], ids: IdBlock, sizes: Collection[int]) -> bytes:
+        """The batch of these bodies, each with its id.
+
+        Args:
+            bodies: at least one.
+            ids: as many.
+            sizes: the lengths that there are among the bodies, each once.
+        """
+        if len(sizes) == 1:
+            return self._encode_alike(bodies, ids, *sizes)
         pieces: list[bytes] = []
         number, place, before = ids.first, 0, self._before + ids.head.encode()
         while place < len(bodies):  # once for as many as share the first digits of their number
@@ -94,6 +104,25 @@ class PlainItems:
             pieces += chain.from_iterable(zip(heads, some, middle, self._ends[low:]))  # noqa: B905 - two are longer
             number += len(some)
             place += len(some)
+        return b"".join(pieces)
+
+    def _encode_alike(self, bodies: Sequence[bytes], ids: IdBlock, size: int) -> bytes:
+        """As ``encode``, for bodies of one length: all items begin alike, which saves a third."""
+        known, ends = self._joints
+        head = self._heads[size]
+        if known != size:
+            ends = [end + head for end in self._ends]
+            self._joints = (size, ends)
+        pieces = [head]
+        number, place, before = ids.first, 0, self._before + ids.head.encode()
+        while place < len(bodies):
+            low = number & 0xFF
+            some = bodies[place : place + 256 - low]
+            middle = repeat(b"%b%02X" % (before, number >> 8 & 0xFF))
+            pieces += chain.from_iterable(zip(some, middle, ends[low:]))  # noqa: B905 - two are longer
+            number += len(some)
+            place += len(some)
+        pieces[-1] = self._ends[number - 1 & 0xFF]
         return b"".join(pieces)
 
 

@@ -96,12 +96,23 @@ def test_the_largest_properties_fit():
 
 
 @pytest.mark.parametrize("first", [0, 0xFE, 0x1FF, 0xFFFE, 0x12FFFE])
-def test_plain_items_are_what_they_would_be_one_by_one(first):
+@pytest.mark.parametrize("count", [1, 2, 256, 600])
+@pytest.mark.parametrize("lengths", [[1], [70_000], [1, 2, 3, 4, 5, 6, 7]])
+def test_plain_items_are_what_they_would_be_one_by_one(first, count, lengths):
     head = "7F00000100012A9F00000000" + "0012AB34"
-    bodies = [b"x" * (1 + number % 7) for number in range(600)]
+    bodies = [b"%d" % (n % 10) * lengths[n % len(lengths)] for n in range(count)]
     ids = IdBlock(head, first, len(bodies))
     items = PlainItems(b"UNIQ_KEY\x01", b"\x02INSTANCE_ID\x01n\x02", len(head) + 4)
     properties = [f"UNIQ_KEY\x01{text}\x02INSTANCE_ID\x01n\x02".encode() for text in ids.texts()]
-    body = items.encode(bodies, ids)
+    body = items.encode(bodies, ids, set(map(len, bodies)))
     assert body == encode_batch(zip(bodies, properties, [0] * len(bodies), strict=True))
     assert len(body) == sum(map(len, bodies)) + items.overhead * len(bodies)
+
+
+def test_plain_items_of_another_length_begin_with_their_own():
+    head = "7F00000100012A9F00000000" + "0012AB34"
+    items = PlainItems(b"UNIQ_KEY\x01", b"\x02", len(head) + 4)
+    for length in (3, 3, 5, 3):
+        bodies = [b"x" * length] * 4
+        found = decode_batch(items.encode(bodies, IdBlock(head, 7, 4), {length}))
+        assert [item.body for item in found] == bodies
