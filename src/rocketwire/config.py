@@ -18,16 +18,24 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
+from rocketwire.setting_values import (
+    MIB,
+    flag,
+    name_servers,
+    seconds,
+    size,
+    text_or_none,
+    whole,
+)
 from rocketwire.telemetry_config import TelemetryConfig, as_telemetry
 
 AddressMap: TypeAlias = Mapping[str, str] | Callable[[str], str]
 
 #: Stands for "a third of the send timeout while tries are left".
 AUTO: Final = -1.0
-MIB: Final = 1024 * 1024
-
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 C = TypeVar("C", bound="ClientConfig")
+S = TypeVar("S", "AutoBatch", "Tls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,91 +94,6 @@ class AutoBatch:
             raise ConfigError(f"auto_batch messages is {self.messages}: at least 1")
 
 
-def _flag(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    text = str(value).strip().lower()
-    if text in {"true", "1", "yes", "on"}:
-        return True
-    if text in {"false", "0", "no", "off"}:
-        return False
-    raise ConfigError(f"{value!r} is neither true nor false")
-
-
-_UNITS: Final = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0}
-_SIZES: Final = {"": 1, "b": 1, "k": 1024, "kb": 1024, "kib": 1024, "m": MIB, "mb": MIB, "mib": MIB}
-
-
-def seconds(value: object) -> float:
-    """A span of time: a number of seconds, or text such as ``500ms``, ``3s``, ``15m``."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*", str(value))
-    if found is None or found[2].lower() not in _UNITS:
-        raise ConfigError(f"{value!r} is no span of time: give seconds, or e.g. 500ms, 3s, 15m")
-    return float(found[1]) * _UNITS[found[2].lower()]
-
-
-def size(value: object) -> int:
-    """A number of bytes, or text such as ``4 MiB``."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    found = re.fullmatch(r"\s*([0-9]+)\s*([a-zA-Z]*)\s*", str(value))
-    if found is None or found[2].lower() not in _SIZES:
-        raise ConfigError(f"{value!r} is no size: give bytes, or e.g. 64k, 4MiB")
-    return int(found[1]) * _SIZES[found[2].lower()]
-
-
-def _count(value: object) -> int:
-    if isinstance(value, bool):
-        raise ConfigError(f"{value!r} is no number")
-    try:
-        return int(str(value))
-    except ValueError:
-        raise ConfigError(f"{value!r} is no whole number") from None
-
-
-def _text(value: object) -> str | None:
-    return None if value is None or value == "" else str(value)
-
-
-def name_servers(value: object) -> tuple[str, ...]:
-    """Addresses from ``host:port;host:port`` (or commas) or from a list."""
-    parts = re.split(r"[;,\s]+", value) if isinstance(value, str) else _texts(value)
-    addresses = tuple(p.strip().removeprefix("http://").rstrip("/") for p in parts if p.strip())
-    for address in addresses:
-        check_address(address, "name_servers")
-    return addresses
-
-
-def _texts(value: object) -> list[str]:
-    if not isinstance(value, Iterable):
-        raise ConfigError(f"name_servers is {value!r}: give 'host:port;host:port' or a list")
-    items = list(value)
-    for item in items:
-        if not isinstance(item, str):
-            raise ConfigError(f"name_servers contains {item!r}: every address is text")
-    return items
-
-
-def check_address(address: str, what: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``[v6]:port``."""
-    host, colon, port = address.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    if (
-        not colon
-        or not host
-        or not port.isascii()
-        or not port.isdigit()
-        or not 0 < int(port) < 65536
-    ):
-        raise ConfigError(
-            f"{what} contains {address!r}: an address is host:port, e.g. 127.0.0.1:9876 or [::1]:9876"
-        )
-    return host, int(port)
-
-
 def _address_map(value: object) -> AddressMap | None:
     if value is None or callable(value):
         return value
@@ -211,15 +134,25 @@ def _credentials(value: object) -> CredentialsSource | None:
 def _tls(value: object) -> Tls | None:
     if value is None or isinstance(value, Tls):
         return value
-    return Tls() if _flag(value) else None
+    if isinstance(value, Mapping):
+        return _filled(Tls, value)
+    return Tls() if flag(value) else None
+
+
+def _filled(kind: type[S], values: Mapping[str, Any]) -> S:
+    names = [spec.name for spec in dataclasses.fields(kind)]
+    for name in values:
+        if name not in names:
+            raise ConfigError(f"{name!r} is none of {', '.join(names)}")
+    return kind(**values)
 
 
 def _auto_batch(value: object) -> AutoBatch | None:
     if value is None or isinstance(value, AutoBatch):
         return value
     if isinstance(value, Mapping):
-        return AutoBatch(**value)
-    return AutoBatch() if _flag(value) else None
+        return _filled(AutoBatch, value)
+    return AutoBatch() if flag(value) else None
 
 
 def _trace(value: object) -> str | None:
@@ -227,8 +160,21 @@ def _trace(value: object) -> str | None:
         return "RMQ_SYS_TRACE_TOPIC" if value else None
     text = str(value)
     if text.lower() in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
-        return _trace(_flag(text))
+        return _trace(flag(text))
+    return _name(text)
+
+
+def _name(value: object) -> str | None:
+    text = text_or_none(value)
+    if text is not None and _NAME.fullmatch(text) is None:
+        raise ConfigError(f"{text!r} is no name: letters, digits and % | _ - only")
     return text
+
+
+def _hooks(value: object) -> tuple[object, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ConfigError(f"{value!r} is no list: give a list of objects, even if it is one")
+    return tuple(value)
 
 
 def _choice(*allowed: str) -> Callable[[object], str]:
@@ -262,11 +208,17 @@ class ClientConfig:
     """What every client needs."""
 
     name_servers: tuple[str, ...] = option((), name_servers, "host:port of each name server")
-    client_id: str | None = option(None, _text, "clients with one explicit id share an instance")
-    instance_name: str | None = option(None, _text, "the part of the client id after the address")
-    unit_name: str | None = option(None, _text, "a suffix of the client id")
-    namespace: str | None = option(None, _text, "namespace (v1), put before topics and groups")
-    namespace_v2: str | None = option(None, _text, "namespace (v2, since 5.2), sent beside names")
+    client_id: str | None = option(
+        None, text_or_none, "clients with one explicit id share an instance"
+    )
+    instance_name: str | None = option(
+        None, text_or_none, "the part of the client id after the address"
+    )
+    unit_name: str | None = option(None, text_or_none, "a suffix of the client id")
+    namespace: str | None = option(None, _name, "namespace (v1), put before topics and groups")
+    namespace_v2: str | None = option(
+        None, text_or_none, "namespace (v2, since 5.2), sent beside names"
+    )
     credentials: CredentialsSource | None = option(
         None, _credentials, "keys, or a function giving them", secret=True
     )
@@ -286,8 +238,8 @@ class ClientConfig:
         3.0, seconds, "longest wait for routes, heartbeats, admin calls"
     )
     max_frame: int = option(16 * MIB, size, "largest frame accepted from a server")
-    hooks: tuple[object, ...] = option((), tuple, "objects that implement any of the hooks")
-    background: bool = option(True, _flag, "whether heartbeats, refresh and probes run")  # noqa: FBT003
+    hooks: tuple[object, ...] = option((), _hooks, "objects that implement any of the hooks")
+    background: bool = option(True, flag, "whether heartbeats, refresh and probes run")  # noqa: FBT003
 
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
@@ -296,9 +248,15 @@ class ClientConfig:
             except ConfigError as error:
                 raise ConfigError(_blame(spec.name, str(error))) from None
             object.__setattr__(self, spec.name, value)
-        for name in ("route_refresh", "heartbeat_interval", "connect_timeout", "request_timeout"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}: it must be above zero")
+        _check_above_zero(
+            self, "route_refresh heartbeat_interval connect_timeout request_timeout max_frame"
+        )
+
+
+def _check_above_zero(config: ClientConfig, names: str) -> None:
+    for name in names.split():
+        if getattr(config, name) <= 0:
+            raise ConfigError(f"{name} is {getattr(config, name)}: it must be above zero")
 
 
 def _blame(name: str, text: str) -> str:
@@ -314,28 +272,28 @@ class ProducerConfig(ClientConfig):
     attempt_timeout: float | None = option(
         AUTO, _attempt_timeout, "cap of one attempt while another broker is usable; None: no cap"
     )
-    retries: int = option(2, _count, "further attempts of a blocking send")
-    async_retries: int = option(2, _count, "further attempts of a submitted or awaited send")
-    ordered_retries: int = option(
-        0, _count, "further attempts, on the same queue, of ordered sends"
-    )
+    retries: int = option(2, whole, "further attempts of a blocking send")
+    async_retries: int = option(2, whole, "further attempts of a submitted or awaited send")
+    ordered_retries: int = option(0, whole, "further attempts, on the same queue, of ordered sends")
     retry_another_broker_when_not_stored: bool = option(
         False,  # noqa: FBT003
-        _flag,
+        flag,
         "whether a flush or replication time-out is tried elsewhere (may duplicate)",
     )
     compress_over: int = option(4096, size, "bodies from this size on are compressed; 0: never")
     compression: str = option("zlib", _choice("zlib", "lz4", "zstd"), "how bodies are compressed")
-    compress_level: int = option(5, _count, "level of the compression")
+    compress_level: int = option(5, whole, "level of the compression")
     max_message_size: int = option(4 * MIB, size, "largest body, before compression")
     default_topic: str = option("TBW102", str, "the topic whose route serves unknown topics")
-    default_topic_queues: int = option(4, _count, "queues of a topic that is created on first use")
-    max_in_flight: int = option(10_000, _count, "messages submitted and not answered yet")
+    default_topic_queues: int = option(4, whole, "queues of a topic that is created on first use")
+    max_in_flight: int = option(10_000, whole, "messages submitted and not answered yet")
     max_in_flight_bytes: int = option(64 * MIB, size, "their bodies together")
     auto_batch: AutoBatch | None = option(None, _auto_batch, "send submitted messages in batches")
     selector: Any = option(None, _same, "the default strategy: a selector, or its name")
     trace: str | None = option(None, _trace, "send message traces (True, or a trace topic)")
-    status: str | None = option(None, _text, "a file in which a running producer shows its health")
+    status: str | None = option(
+        None, text_or_none, "a file in which a running producer shows its health"
+    )
     telemetry: TelemetryConfig | None = option(
         None, as_telemetry, "a folder that gets one JSON line per attempt (or TelemetryConfig)"
     )
@@ -344,10 +302,12 @@ class ProducerConfig(ClientConfig):
     def __post_init__(self) -> None:
         super(ProducerConfig, self).__post_init__()
         check_group(self.group)
-        for name in ("send_timeout", "max_in_flight", "max_message_size", "default_topic_queues"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}: it must be above zero")
-        for name in ("retries", "async_retries", "ordered_retries", "compress_over"):
+        _check_above_zero(
+            self,
+            "send_timeout max_in_flight max_in_flight_bytes max_message_size default_topic_queues",
+        )
+        names = "retries async_retries ordered_retries compress_over shutdown_timeout"
+        for name in names.split():
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}: it can't be negative")
         if (
@@ -453,7 +413,7 @@ def gather(values: dict[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
         values["credentials"] = Credentials(
             str(values.get("accesskey") or ""),
             str(values.get("secretkey") or ""),
-            _text(values.get("securitytoken")),
+            text_or_none(values.get("securitytoken")),
         )
     parts = {
         key[3:]: values[key] for key in _SCATTERED if key.startswith("tls") and values.get(key)
@@ -468,7 +428,7 @@ def gather(values: dict[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
             cert_file=parts.get("certfile"),
             key_file=parts.get("keyfile"),
             key_password=parts.get("keypassword"),
-            verify=_flag(parts.get("verify", True)),
+            verify=flag(parts.get("verify", True)),
             server_name=parts.get("servername"),
         )
     return {known[key]: value for key, value in values.items() if key in known}

@@ -7,19 +7,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from rocketwire.config import (
-    MIB,
     ClientConfig,
-    _count,
-    _flag,
     _same,
-    _text,
     _trace,
     check_group,
     option,
-    seconds,
-    size,
 )
 from rocketwire.errors import ConfigError
+from rocketwire.setting_values import MIB, flag, seconds, size, text_or_none, whole
 
 #: A message is tried once, and sixteen times more, unless ``max_attempts`` says otherwise.
 JAVA_RETRIES: Final = 16
@@ -57,7 +52,7 @@ def start_position(value: object) -> str | float:
 def _attempts(value: object) -> int | None:
     if value is None or (isinstance(value, str) and value.strip().lower() in {"", "none"}):
         return None
-    return _count(value)
+    return whole(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,19 +62,19 @@ class ConsumerConfig(ClientConfig):
     group: str = option("", str, "consumer group: its members share the queues")
     ordered: bool = option(
         False,  # noqa: FBT003
-        _flag,
+        flag,
         "one queue, one worker at a time, locked on the broker",
     )
     broadcast: bool = option(
         False,  # noqa: FBT003
-        _flag,
+        flag,
         "every member gets everything; offsets are kept in a local file",
     )
     start: str | float = option(
         "latest", start_position, "where a new group begins: earliest, latest or a time"
     )
-    workers: int = option(4, _count, "handlers that run at a time: threads, or tasks")
-    batch: int = option(1, _count, "messages per call; above 1 a handler gets a list")
+    workers: int = option(4, whole, "handlers that run at a time: threads, or tasks")
+    batch: int = option(1, whole, "messages per call; above 1 a handler gets a list")
     max_attempts: int | None = option(
         None, _attempts, "tries before the dead letters; None: 17 as in Java, ordered: no end"
     )
@@ -87,14 +82,14 @@ class ConsumerConfig(ClientConfig):
     allocation: Any = option(
         "average", _same, "how queues are split: average, average-by-circle, consistent-hash"
     )
-    pull_batch: int = option(32, _count, "messages asked for in one pull; brokers give 32 at most")
+    pull_batch: int = option(32, whole, "messages asked for in one pull; brokers give 32 at most")
     pull_wait: float = option(15.0, seconds, "how long a broker may hold a pull that finds nothing")
     pull_timeout: float = option(10.0, seconds, "longest wait for a pull that is not held")
-    pipeline: int = option(8, _count, "pulls of one queue under way at once while it is far behind")
-    max_queue_messages: int = option(1000, _count, "messages held of one queue at most")
+    pipeline: int = option(8, whole, "pulls of one queue under way at once while it is far behind")
+    max_queue_messages: int = option(1000, whole, "messages held of one queue at most")
     max_queue_bytes: int = option(16 * MIB, size, "bytes of bodies held of one queue at most")
-    max_queue_span: int = option(2000, _count, "distance of the last from the first unhandled")
-    max_messages: int = option(10_000, _count, "messages held altogether at most")
+    max_queue_span: int = option(2000, whole, "distance of the last from the first unhandled")
+    max_messages: int = option(10_000, whole, "messages held altogether at most")
     max_bytes: int = option(64 * MIB, size, "bytes of bodies held altogether at most")
     commit_interval: float = option(5.0, seconds, "how often offsets are committed")
     rebalance_interval: float = option(20.0, seconds, "how often queues are shared anew")
@@ -103,7 +98,7 @@ class ConsumerConfig(ClientConfig):
     handler_timeout: float = option(900.0, seconds, "a handler is reported as hung after this")
     drain_timeout: float = option(5.0, seconds, "how long a lost queue waits for its handlers")
     shutdown_timeout: float = option(10.0, seconds, "how long stopping waits for handlers")
-    offsets_folder: str | None = option(None, _text, "where broadcasting keeps its offsets")
+    offsets_folder: str | None = option(None, text_or_none, "where broadcasting keeps its offsets")
     trace: str | None = option(None, _trace, "send message traces (True, or a trace topic)")
 
     def __post_init__(self) -> None:

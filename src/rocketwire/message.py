@@ -294,7 +294,7 @@ class SendStatus(enum.Enum):
     """What the broker said about storing the message. All four mean that it has the message."""
 
     OK = "SEND_OK"
-    SEND_OK = "SEND_OK"  # the same, by Java's name
+    SEND_OK = "SEND_OK"  # noqa: PIE796 - the same, by Java's name
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
@@ -340,7 +340,7 @@ class SendResult(Frozen):
     attempts: tuple[Attempt, ...]
     maybe_duplicate: bool
 
-    def __init__(  # noqa: PLR0913 - these are the fields of a result
+    def __init__(  # noqa: PLR0913, PLR0917 - these are the fields of a result
         self,
         status: SendStatus,
         message_id: str,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 import threading
 import time
 
@@ -269,7 +271,44 @@ def test_bad_messages_never_leave(shell, target) -> None:
         shell.submit(Message(topic, b""))
     with pytest.raises(InvalidMessageError, match="body is empty"):
         shell.send_oneway(Message(topic, b""))
+    with pytest.raises(InvalidMessageError, match="messages is a Message: give a list"):
+        shell.send_many(Message(topic, b"x"))
+    for field in ("tags", "keys", "sharding_key"):
+        with pytest.raises(InvalidMessageError, match=f"{field} has a lone surrogate at 1"):
+            shell.send(Message(topic, b"x", **{field: "a\ud800"}))
+    with pytest.raises(InvalidMessageError, match="property 'a' has a lone surrogate"):
+        shell.send(Message(topic, b"x", properties={"a": "\ud800"}))
     assert shell.read(topic) == []
+
+
+@pytest.mark.parametrize(
+    "timeout", [0, -1, math.nan, math.inf, 1e300, "3"], ids=lambda timeout: f"timeout={timeout}"
+)
+def test_a_timeout_that_is_none_is_refused(shell, target, timeout) -> None:
+    message = Message(target.topic(1), b"x")
+    for form in ("send", "submit", "send_oneway", "send_many"):
+        what = [message] if form == "send_many" else message
+        with pytest.raises(
+            InvalidMessageError, match=r"timeout is .*seconds, above zero and finite"
+        ):
+            getattr(shell, form)(what, timeout=timeout)
+
+
+def test_a_queue_whose_id_is_no_number_is_refused(shell, target) -> None:
+    topic = target.topic(1)
+    with pytest.raises(InvalidMessageError, match="queue has the id '0'"):
+        shell.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", "0"))
+
+
+def test_a_reader_takes_its_arguments_in_the_order_told(shell, target) -> None:
+    topic = target.topic(1)
+    queue = shell.send(Message(topic, b"x", tags="a")).queue
+    fetched = shell.ask_reader("fetch", queue, 0, 8, 1.0)
+    assert [m.body for m in fetched.messages] == [b"x"]
+    names = list(inspect.signature(shell.reader.read).parameters)
+    assert names[:4] == ["topic", "start", "end", "tags"]
+    kind = inspect.signature(shell.reader.read).parameters["tags"].kind
+    assert kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def test_stats_and_health_tell_what_was_sent(shell, target) -> None:

@@ -15,12 +15,10 @@ from rocketwire.config import (
     ReaderConfig,
     Tls,
     from_mapping,
-    name_servers,
-    seconds,
-    size,
 )
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
+from rocketwire.setting_values import name_servers, seconds, size
 
 SOURCE = Path(__file__).parents[2] / "src" / "rocketwire"
 
@@ -89,6 +87,15 @@ def test_name_servers_come_as_text_or_as_a_list(text: object) -> None:
     assert name_servers(text) == ("a:1", "b:2")
 
 
+def test_a_list_may_hold_several_addresses_in_one_text_and_none_counts_twice() -> None:
+    assert name_servers(["a:1;b:2", "a:1"]) == ("a:1", "b:2")
+
+
+def test_groups_of_settings_may_be_mappings() -> None:
+    assert load(arguments={"tls": {"ca_file": "ca.pem"}}).tls == Tls(ca_file="ca.pem")
+    assert load(arguments={"auto_batch": {"linger": 0.1}}).auto_batch == AutoBatch(linger=0.1)
+
+
 def test_ipv6_literals_are_addresses() -> None:
     assert name_servers("[::1]:9876") == ("[::1]:9876",)
 
@@ -123,6 +130,18 @@ def test_ipv6_literals_are_addresses() -> None:
         ({"auto_batch": {"linger": 31}}, "linger"),
         ({"auto_batch": {"size": 0}}, "size"),
         ({"auto_batch": {"messages": 0}}, "messages"),
+        ({"auto_batch": {"lingr": 1}}, "auto_batch: 'lingr' is none of linger, size, messages"),
+        ({"tls": {"ca": "x"}}, "tls: 'ca' is none of ca_file"),
+        ({"name_servers": ["a:1;b"]}, "name_servers contains 'b'"),
+        ({"hooks": None}, "hooks: None is no list"),
+        ({"hooks": object()}, "hooks: .* give a list of objects"),
+        ({"namespace": "a b"}, "namespace: 'a b' is no name"),
+        ({"trace": "no topic!"}, "trace: 'no topic!' is no name"),
+        ({"shutdown_timeout": -1}, "shutdown_timeout is -1.0: it can't be negative"),
+        ({"max_in_flight_bytes": 0}, "max_in_flight_bytes is 0: it must be above zero"),
+        ({"max_frame": 0}, "max_frame is 0: it must be above zero"),
+        ({"send_timeout": float("nan")}, "send_timeout: nan is no span of time"),
+        ({"route_refresh": float("inf")}, "route_refresh: inf is no span of time"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_remedy(values: dict, words: str) -> None:

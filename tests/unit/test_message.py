@@ -187,3 +187,29 @@ def test_threads_that_read_a_result_at_once_see_the_same() -> None:
     result = SendResult.read_by(read)
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda _: result.offset, range(2))) == [7, 7]
+
+
+@pytest.mark.parametrize("moment", [float("nan"), float("inf"), -1.0, 1.9e12])
+def test_a_moment_that_can_be_none_is_refused(moment: float) -> None:
+    with pytest.raises(InvalidMessageError, match=r"deliver_at is .*seconds since 1970"):
+        Message("T", b"x", deliver_at=moment)
+
+
+@pytest.mark.parametrize("properties", ["ab", [1], 5])
+def test_properties_that_are_no_mapping_are_refused_by_name(properties: object) -> None:
+    with pytest.raises(InvalidMessageError, match="properties is a"):
+        Message("T", b"x", properties=properties)  # type: ignore[arg-type]
+
+
+def test_a_body_that_utf_8_can_t_carry_is_refused_by_name() -> None:
+    with pytest.raises(InvalidMessageError, match="body has a lone surrogate at 1"):
+        Message("T", "a\ud800")
+
+
+def test_a_result_takes_its_fields_in_order_and_a_status_has_java_s_name() -> None:
+    queue = MessageQueue("T", "broker-a", 3)
+    result = SendResult(SendStatus.SEND_OK, "id", "offset-id", queue, 7)
+    assert (result.status, result.queue, result.offset) == (SendStatus.OK, queue, 7)
+    assert [str(status) for status in SendStatus] == [
+        "SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE",
+    ]  # fmt: skip

@@ -8,9 +8,10 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from rocketwire.aio.connection import Connection
-from rocketwire.config import Tls, check_address
+from rocketwire.config import Tls
 from rocketwire.errors import ConfigError
 from rocketwire.name_lookup import Endpoint, Lookup, literal, look_up
+from rocketwire.setting_values import check_address
 from rocketwire.unreachable import explain, too_slow
 
 if TYPE_CHECKING:

@@ -76,9 +76,9 @@ class AsyncReader(AsyncClient[ReaderConfig]):
         self,
         queue: MessageQueue,
         offset: int,
-        *,
         max_messages: int = 32,
         wait: float = 0.0,
+        *,
         tags: str | None = None,
     ) -> Fetched:
         """One pull from a queue.
@@ -109,8 +109,8 @@ class AsyncReader(AsyncClient[ReaderConfig]):
         topic: str | MessageQueue,
         start: Position = "earliest",
         end: Position | None = None,
-        *,
         tags: str | None = None,
+        *,
         follow: bool = False,
     ) -> AsyncIterator[StoredMessage]:
         """The messages of a topic, or of one queue, for ``async for``; in order per queue.

@@ -14,9 +14,9 @@ from rich.text import Text
 from rocketwire.cli.failures import CommandFailedError, UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import body_text
-from rocketwire.config import seconds
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.setting_values import seconds
 
 if TYPE_CHECKING:
     from rocketwire.core.reading import Position

@@ -7,7 +7,7 @@ are dealt out evenly and find their queue by the default strategy when their tur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,8 +61,11 @@ class ManySender:
 
     def __init__(self, sender: Sender, messages: Iterable[Message], timeout: float | None) -> None:
         self._sender = sender
-        self._timeout = timeout
+        self._timeout = sender.check_timeout(timeout)
         self._limit = min(_BATCH_BYTES, sender.config.max_message_size)
+        given: Any = messages  # annotations bind nobody
+        if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
+            raise InvalidMessageError(f"messages is a {type(given).__name__}: give a list")
         self.messages = list(messages)
         self.results: Results = [None] * len(self.messages)
         for index, message in enumerate(self.messages):

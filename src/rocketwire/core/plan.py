@@ -74,6 +74,8 @@ def check_queue(queue: object, selector: object, outgoing: Outgoing) -> None:
         raise InvalidMessageError(
             f"queue is {queue!r}: give a MessageQueue, e.g. one of publish_queues()"
         )
+    if type(queue.id) is not int:
+        raise InvalidMessageError(f"queue has the id {queue.id!r}: give a number")
     if queue.topic != outgoing.message.topic:
         raise InvalidMessageError(
             f"queue belongs to topic {queue.topic!r}, the message to {outgoing.message.topic!r}"

@@ -54,6 +54,7 @@ from rocketwire.errors import (
 )
 from rocketwire.hooks import HookSet, SendEvent, call_hooks
 from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.setting_values import MAX_SECONDS
 from rocketwire.wire.codes import STORED, ResponseCode, error_for
 from rocketwire.wire.command import Reply
 from rocketwire.wire.properties import Property
@@ -156,8 +157,9 @@ class Sender:
         """
         if timeout is None:
             return self.config.send_timeout
-        if not timeout > 0:
-            raise InvalidMessageError(f"timeout is {timeout!r}: seconds, above zero")
+        given: Any = timeout  # annotations bind nobody
+        if not isinstance(given, (int, float)) or not 0 < given <= MAX_SECONDS:
+            raise InvalidMessageError(f"timeout is {timeout!r}: seconds, above zero and finite")
         return timeout
 
     def plan_outgoing(

@@ -20,6 +20,7 @@ from rocketwire.columns.schema import select_columns
 from rocketwire.config import ClientConfig, ProducerConfig, ReaderConfig, canonical
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
+from rocketwire.setting_values import name_servers, seconds
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -172,7 +173,7 @@ def _positive(text: str) -> int:
 
 
 def _span(text: str) -> float:
-    value = settings.seconds(text)
+    value = seconds(text)
     if value <= 0:
         raise ConfigError(f"{text!r} is no time above zero, e.g. 120s or 15m")
     return value
@@ -351,7 +352,7 @@ def _spelled(given: Mapping[str, str]) -> dict[str, str]:
 def raw_servers(text: str) -> tuple[str, ...]:
     """Name server addresses from an option's text."""
     try:
-        return settings.name_servers(text)
+        return name_servers(text)
     except ConfigError as error:
         raise ConfigError(_in_camel_case(f"option nameServers: {error}")) from None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
-from rocketwire.config import check_address
 from rocketwire.errors import ConnectFailedError
 from rocketwire.name_lookup import Endpoint, literal, look_up
+from rocketwire.setting_values import check_address
 from rocketwire.unreachable import explain, too_slow
 
 

@@ -74,9 +74,9 @@ class Reader(BlockingClient[ReaderConfig]):
         self,
         queue: MessageQueue,
         offset: int,
-        *,
         max_messages: int = 32,
         wait: float = 0.0,
+        *,
         tags: str | None = None,
     ) -> Fetched:
         """One pull from a queue.
@@ -107,8 +107,8 @@ class Reader(BlockingClient[ReaderConfig]):
         topic: str | MessageQueue,
         start: Position = "earliest",
         end: Position | None = None,
-        *,
         tags: str | None = None,
+        *,
         follow: bool = False,
     ) -> Iterator[StoredMessage]:
         """The messages of a topic, or of one queue; in order per queue.

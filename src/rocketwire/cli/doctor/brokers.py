@@ -14,8 +14,8 @@ from rocketwire.cli.doctor.servers import (
     is_refused_for_credentials,
     report_credentials,
 )
-from rocketwire.config import check_address
 from rocketwire.errors import RocketMQError
+from rocketwire.setting_values import check_address
 from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.command import Reply, decode_command
 from rocketwire.wire.lenient_json import loads

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from rocketwire.config import check_address
+from rocketwire.setting_values import check_address
 from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.command import JSON, Command, encode_command
 
