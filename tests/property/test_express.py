@@ -93,7 +93,7 @@ class LaneWorld(World):
     def operation(
         self, message: Any = None, mode: SendMode = SendMode.ASYNC, **how: Any
     ) -> Op[SendResult | None]:
-        parcel = self.lane.prepare(message)
+        parcel = self.lane.prepare(message, Parcel)
         if parcel is None:
             return super().operation(message, mode, **how)
         self.taken += 1
@@ -102,7 +102,7 @@ class LaneWorld(World):
     def _carry(self, parcel: Parcel) -> Op[SendResult | None]:
         try:
             request: Any = ParcelRequest(parcel)
-            reply = yield Invoke(parcel.stop.address, request, parcel.limit, parcel)
+            reply = yield Invoke(parcel.stop.address, request, parcel.deadline, parcel)
         except RocketMQError as error:
             rest = self.lane.take_over(parcel)
             next(rest)
@@ -110,7 +110,7 @@ class LaneWorld(World):
         if reply.code == 0:
             parcel.answer = reply.frame
             settle([parcel], reply.arrived)
-            return parcel.result()
+            return parcel.receipt()
         rest = self.lane.take_over(parcel)
         next(rest)
         return (yield from _go_on(rest, rest.send, reply))
@@ -183,9 +183,9 @@ def test_what_is_unusual_goes_the_ordinary_way() -> None:
         assert express_for(World(**option).sender, SendMode.ASYNC) is None
     world = LaneWorld()
     world.send(Message("T", b"x"))
-    assert world.lane.prepare(Message("T", b"x", sharding_key="k")) is None
-    assert world.lane.prepare(Message("T", b"x" * 4096)) is None
-    assert world.lane.prepare(Message("T", b"x" * 4095)) is not None
+    assert world.lane.prepare(Message("T", b"x", sharding_key="k"), Parcel) is None
+    assert world.lane.prepare(Message("T", b"x" * 4096), Parcel) is None
+    assert world.lane.prepare(Message("T", b"x" * 4095), Parcel) is not None
     world.brokers["broker-a"].break_now(Refuse())
     for _ in range(4):
         world.send(Message("T", b"x"))
@@ -193,7 +193,7 @@ def test_what_is_unusual_goes_the_ordinary_way() -> None:
 
 
 def _stops(world: LaneWorld) -> tuple[Any, ...]:
-    parcel = world.lane.prepare(Message("T", b"x"))
+    parcel = world.lane.prepare(Message("T", b"x"), Parcel)
     assert parcel is not None
     return parcel.stop.owner.stops
 
@@ -201,14 +201,14 @@ def _stops(world: LaneWorld) -> tuple[Any, ...]:
 def test_a_result_does_not_keep_the_body_alive() -> None:
     world = LaneWorld()
     world.send(Message("T", b"x"))
-    parcel = world.lane.prepare(Message("T", b"large"))
+    parcel = world.lane.prepare(Message("T", b"large"), Parcel)
     assert parcel is not None
     request: Any = ParcelRequest(parcel)
     parcel.written_at = world.clock()
     parcel.answer = world.answer(request, 0).frame
     settle([parcel], world.clock())
     assert not hasattr(parcel, "message")
-    assert parcel.result().queue == parcel.stop.target.queue
+    assert parcel.receipt().queue == parcel.stop.target.queue
 
 
 # -- several answers at once ------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, cast
 
-from rocketwire.aio.waiting import Call, Carrier, Responder, Waiter, deliver, refuse
+from rocketwire.aio.waiting import Call, Responder, Waiter, Waiting, deliver, refuse
 from rocketwire.core.effects import Oneway
 from rocketwire.core.express import Parcel, settle_oneway
 from rocketwire.errors import (
@@ -94,6 +94,8 @@ class Connection(asyncio.Protocol):
         self._line: OrderedDict[Waiter, Call] = OrderedDict()
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
+        #: Parcels of this tick, which the fault table does not know of yet.
+        self._parcels: list[Parcel] = []
         self._sweep_at = math.inf
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._broken: RemoteProtocolError | None = None
@@ -128,40 +130,52 @@ class Connection(asyncio.Protocol):
         if deadline < self._sweep_at:
             self._arm(deadline - now, deadline)
         if call.flight is not None:
+            self.tell_written()  # what is older comes first
             call.flight.written(now, session.unanswered)
         return True
 
-    def carry(self, carrier: Carrier, parcel: Parcel, now: float) -> bool:
-        """Write a parcel, as ``issue`` does; its answer is told to ``carrier.stored``.
+    def carry(self, parcel: Waiting, now: float) -> bool:
+        """Write a parcel, as ``issue`` does; its answer is told to its ``office``.
 
         Only while ``is_ready``. False if nothing was done.
         """
         if now - self._last_used > IDLE_LIMIT and self.is_stale():
             return False
         self._last_used = now
-        session = self.session
+        session, stop = self.session, parcel.stop
         opaque = session.opaque
         session.opaque = opaque = opaque + 1 if opaque < LAST_OPAQUE else 1
         if parcel.properties is None:
             body = parcel.message.body
-            frame = parcel.stop.frames.frame(opaque, parcel.moment[2], parcel.number, body)
+            frame = stop.frames.frame(opaque, parcel.moment[2], parcel.number, body)
         else:
             frame = parcel.frame(opaque)
-        size = len(frame)
-        session.pending[opaque] = (carrier, size, True)
-        session.unanswered += size
-        carrier.connection, carrier.opaque = self, opaque
-        carrier.deadline, carrier.issued = parcel.limit, now
+        parcel.size = size = len(frame)
+        parcel.takes_frame = True
+        parcel.connection = self
+        parcel.opaque = opaque
+        session.pending[opaque] = parcel
+        session.unanswered = unanswered = session.unanswered + size
+        # As ``Flight.written`` has it; the table is told of all parcels of a tick together.
+        parcel.written_at = parcel.issued = now
+        parcel.allowance = stop.allowance + unanswered * stop.allowance_per_byte
+        self._parcels.append(parcel)
         if not self._out:
             self._call_soon(self._flush)
         self._out.append(frame)
         self._out_size += size
         if self._out_size > _GATHER:
             self._flush()
-        if parcel.limit < self._sweep_at:
-            self._arm(parcel.limit - now, parcel.limit)
-        parcel.written(now, session.unanswered)
+        if parcel.deadline < self._sweep_at:
+            self._arm(parcel.deadline - now, parcel.deadline)
         return True
+
+    def tell_written(self) -> None:
+        """Let the fault table know of the parcels of this tick."""
+        parcels = self._parcels
+        if parcels:
+            self._parcels = []
+            parcels[0].stop.faults.written_all(parcels)
 
     def write_parcel(self, parcel: Parcel) -> None:
         """Write a parcel that gets no answer. Only while ``is_ready``."""
@@ -192,9 +206,7 @@ class Connection(asyncio.Protocol):
         """The waiter has gone. A reply that comes all the same is dropped."""
         if not waiter.opaque:
             self._line.pop(waiter, None)
-            return
-        entry = self.session.pending.get(waiter.opaque)
-        if entry is not None and entry[0] is waiter:
+        elif self.session.pending.get(waiter.opaque) is waiter:
             self.session.abandon(waiter.opaque)
             self._close_if_done()
 
@@ -228,6 +240,7 @@ class Connection(asyncio.Protocol):
             self._flush()
 
     def _flush(self) -> None:
+        self.tell_written()
         if self._out and self._transport is not None:
             data = b"".join(self._out)
             self._out.clear()
@@ -293,13 +306,14 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Wake those whose answers are in it."""
         now = self._last_heard = self._clock()
+        self.tell_written()
         try:
             stored, answers, asked = self.session.receive(data)
         except RemoteProtocolError as error:
             self._break(error)
             return
         if stored:
-            deliver(cast("list[tuple[Carrier, bytes]]", stored), now)
+            deliver(cast("list[Waiting]", stored), now)
         for waiter, reply in answers:
             reply.arrived = now
             waiter.resume(reply)
@@ -339,7 +353,7 @@ class Connection(asyncio.Protocol):
 
     def dismiss(self, owner: object) -> None:
         """One of several clients closes: its requests get no answer any more."""
-        pending = [entry[0] for entry in self.session.pending.values()]
+        pending = self.session.pending.values()
         for waiter in [w for w in (*pending, *self._line) if w.owner is owner]:
             self.abandon(waiter)
             waiter.fail(ClientClosedError("the client was shut down before the answer came"))
@@ -421,7 +435,7 @@ class Connection(asyncio.Protocol):
         self._sweep_pending(now)
         if self.is_over:
             self._close_if_done()
-        deadlines = [entry[0].deadline for entry in self.session.pending.values()]
+        deadlines = [w.deadline for w in self.session.pending.values()]
         deadlines += [w.deadline for w in self._line]
         if deadlines:
             moment = max(min(deadlines), now + _SWEEP_SPACING * len(deadlines))
@@ -430,7 +444,7 @@ class Connection(asyncio.Protocol):
 
     def _sweep_pending(self, now: float) -> None:
         pending = self.session.pending
-        due = [(o, e[0]) for o, e in pending.items() if e[0].deadline <= now]
+        due = [(o, w) for o, w in pending.items() if w.deadline <= now]
         if any(self._last_heard < w.issued <= now - _SILENCE for _, w in due):
             # Not a byte since the request was written: the connection itself may be dead. Others
             # in flight keep their chance, new requests get a new connection.

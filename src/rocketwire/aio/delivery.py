@@ -11,10 +11,11 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, cast
 
-from rocketwire.aio.driver import Driver, Run
+from rocketwire.aio.driver import RUN_SLOTS, Driver, Run
+from rocketwire.aio.waiting import SLOTS_BELOW
 from rocketwire.core.accumulate import Lot
 from rocketwire.core.effects import Gate, Op
-from rocketwire.core.turns import Turns, left_to_parent
+from rocketwire.core.turns import Turn, Turns, left_to_parent
 from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.message import SendResult
 
@@ -253,10 +254,75 @@ class Delivery:
             in_callback.reset(token)
 
 
-class SingleDelivery(Run[SendResult | None], Delivery):
+class Alone(Run[SendResult | None], Delivery):
     """A message that travels alone: the operation under way itself, so that it costs one object."""
 
-    __slots__ = ("_count", "_error", "_listeners", "_result", "_room", "_size", "_turn")
+    __slots__ = SLOTS_BELOW
+
+    _room: Room
+    turn: Turn
+    _count: int
+    _size: int
+    #: What became of it; None also of a message that is stored and of which nobody has asked.
+    _outcome: SendResult | Exception | None
+    listeners: list[Callable[[Delivery], Any]] | None
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        if not self.is_over and self._room.is_inherited:
+            # Nobody here will ever have the answer; whoever was to be told is so in the parent.
+            self._outcome, self.listeners, self.is_over = left_to_parent(), None, True
+        return self.is_over
+
+    def result(self) -> SendResult:
+        """The answer, if it is there."""
+        if not self.done():
+            raise _no_answer()
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return cast("SendResult", self._outcome)
+
+    def exception(self) -> Exception | None:
+        """Why the send failed; None if it did not."""
+        if not self.done():
+            raise _no_answer()
+        return self._outcome if isinstance(self._outcome, Exception) else None
+
+    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
+        """Call ``callback(delivery)`` on the loop when the answer is there, or now if it is."""
+        if self.done():
+            self._tell(callback)
+        elif self.listeners is None:
+            self.listeners = [callback]
+        else:
+            self.listeners.append(callback)
+
+    def cancel(self) -> None:
+        """Give the message up, if there is no answer yet."""
+        if not self.done() and self.give_up():
+            outcome = Outcome.MAYBE_STORED if self.issued else Outcome.NOT_SENT
+            self.settled(None, SendFailedError(f"{outcome.value}: cancelled", outcome=outcome))
+
+    def settled(self, result: SendResult | None, error: Exception | None) -> None:
+        """The answer is there."""
+        self._outcome = result if error is None else error
+        self._room.give_back(self._count, self._size)
+        self.turn.leave()
+        self.tell_all()
+
+    def tell_all(self) -> None:
+        """Call those who wanted to know."""
+        listeners = self.listeners
+        if listeners is not None:
+            self.listeners = None
+            for listener in listeners:
+                self._tell(listener)
+
+
+class SingleDelivery(Alone):
+    """A message that travels alone, or a batch that was made by the caller, as an operation."""
+
+    __slots__ = (*RUN_SLOTS, "_count", "_outcome", "_room", "_size", "listeners", "turn")
 
     def __init__(
         self, driver: Driver, op: Op[SendResult | None], room: Room, count: int, size: int
@@ -269,60 +335,12 @@ class SingleDelivery(Run[SendResult | None], Delivery):
         self.issued = 0.0
         self.is_over = False
         self._room = room
-        turn = self._turn = room.turns.current
+        turn = self.turn = room.turns.current
         turn.count += 1
         self._count = count
         self._size = size
-        self._result: SendResult | None = None
-        self._error: Exception | None = None
-        self._listeners: list[Callable[[Delivery], Any]] | None = None
-
-    def done(self) -> bool:
-        """Whether the answer is there."""
-        if not self.is_over and self._room.is_inherited:
-            # Nobody here will ever have the answer; whoever was to be told is so in the parent.
-            self._error, self._listeners, self.is_over = left_to_parent(), None, True
-        return self.is_over
-
-    def result(self) -> SendResult:
-        """The answer, if it is there."""
-        if not self.done():
-            raise _no_answer()
-        if self._error is not None:
-            raise self._error
-        return cast("SendResult", self._result)
-
-    def exception(self) -> Exception | None:
-        """Why the send failed; None if it did not."""
-        if not self.done():
-            raise _no_answer()
-        return self._error
-
-    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
-        """Call ``callback(delivery)`` on the loop when the answer is there, or now if it is."""
-        if self.done():
-            self._tell(callback)
-        elif self._listeners is None:
-            self._listeners = [callback]
-        else:
-            self._listeners.append(callback)
-
-    def cancel(self) -> None:
-        """Give the message up, if there is no answer yet."""
-        if not self.done() and self.give_up():
-            outcome = Outcome.MAYBE_STORED if self.issued else Outcome.NOT_SENT
-            self.settled(None, SendFailedError(f"{outcome.value}: cancelled", outcome=outcome))
-
-    def settled(self, result: SendResult | None, error: Exception | None) -> None:
-        """The answer is there."""
-        self._result, self._error = result, error
-        self._room.give_back(self._count, self._size)
-        self._turn.leave()
-        listeners = self._listeners
-        if listeners is not None:
-            self._listeners = None
-            for listener in listeners:
-                self._tell(listener)
+        self._outcome = None
+        self.listeners = None
 
 
 class BatchedDelivery(Delivery):

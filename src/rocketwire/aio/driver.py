@@ -19,9 +19,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never, cast
 
-from rocketwire.aio.connection import Connection
 from rocketwire.aio.links import Links
-from rocketwire.aio.waiting import Call, Responder, Waiter, refuse
+from rocketwire.aio.waiting import SLOTS_BELOW, WAITER_SLOTS, Call, Responder, Waiter, refuse
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
 from rocketwire.errors import ClientClosedError, LocalProtocolError, RocketMQError
@@ -34,16 +33,25 @@ T = TypeVar("T")
 Next: TypeAlias = tuple[Callable[[Any], Effect], object] | None
 
 
+#: What a run keeps.
+RUN_SLOTS = (*WAITER_SLOTS, "_driver", "_op", "_undo", "is_over")
+
+
 class Run(Waiter, Generic[T]):
     """An operation under way. A subclass says what is done with its end."""
 
-    __slots__ = ("_driver", "_op", "_undo", "is_over")
+    __slots__ = SLOTS_BELOW
+
+    _driver: Driver
+    _op: Op[T]
+    _undo: Callable[[], None] | None
+    is_over: bool
 
     def __init__(self, driver: Driver, op: Op[T]) -> None:
         self._driver = driver
         self._op = op
-        self._undo: Callable[[], None] | None = None
-        self.connection: Connection | None = None
+        self._undo = None
+        self.connection = None
         self.issued = 0.0
         self.is_over = False
 
@@ -210,7 +218,7 @@ class _Together:
 class _Part(Waiter):
     """One of several requests that were sent at once."""
 
-    __slots__ = ("_together", "index")
+    __slots__ = (*WAITER_SLOTS, "_together", "index")
 
     def __init__(self, together: _Together, index: int) -> None:
         self._together = together
@@ -268,7 +276,7 @@ class _GateWait:
 class Told(Run[T]):
     """A run whose end is told to a function."""
 
-    __slots__ = ("_on_done",)
+    __slots__ = (*RUN_SLOTS, "_on_done")
 
     def __init__(
         self, driver: Driver, op: Op[T], on_done: Callable[[T | None, Exception | None], object]
@@ -287,7 +295,7 @@ class Told(Run[T]):
 class Awaited(Run[T]):
     """A run that begins when it is awaited; cancelling the wait closes the operation."""
 
-    __slots__ = ("_error", "_future", "_result")
+    __slots__ = (*RUN_SLOTS, "_error", "_future", "_result")
 
     def __init__(self, driver: Driver, op: Op[T]) -> None:
         super().__init__(driver, op)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
 from typing import Any, Final, TypeAlias, cast
 
-from rocketwire.aio import express
 from rocketwire.aio.boarding import BatchRoom
 from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.delivery import (
@@ -22,10 +21,11 @@ from rocketwire.aio.delivery import (
     teller,
 )
 from rocketwire.aio.driver import Awaited
+from rocketwire.aio.express import SendOffice, SubmitOffice
 from rocketwire.config import ProducerConfig
 from rocketwire.core.accumulate import Accumulator
 from rocketwire.core.admin import create_topic
-from rocketwire.core.express import express_for
+from rocketwire.core.express import Parcel, express_for
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.many import ManySender
@@ -83,14 +83,22 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._sender = Sender(instance, config, positions, reporting.hooks)
         limits = (self._driver.loop, config.max_in_flight, config.max_in_flight_bytes)
         self._burst = 0
-        self._express = express_for(self._sender, SendMode.ASYNC)
+        lane = express_for(self._sender, SendMode.ASYNC)
+        self._sending = None if lane is None else SendOffice(lane, self._driver)
+        self._submitting: SubmitOffice | None = None
+        #: The shortest way for a message that has nothing unusual about it, if it may take it.
+        self._hand_in: Callable[[Message], Delivery | None] = _nowhere
         self._oneway = express_for(self._sender, SendMode.ONEWAY)
         self._accumulator: Accumulator | None = None
         self._boarding: BatchRoom | None = None
         if config.auto_batch is None:
             self._room = Room(*limits)
+            if lane is not None:
+                self._submitting = office = SubmitOffice(lane, self._driver, self._room)
+                self._hand_in = office.submit
         else:
             room = self._room = self._boarding = BatchRoom(*limits)
+            self._hand_in = room.board
             self._accumulator = Accumulator(
                 self._sender, config.auto_batch, room.lot_over, room.lot_begun
             )
@@ -169,14 +177,13 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
-        sender, room, lane = self._sender, self._room, self._express
-        if lane is not None and queue is None and selector is None and timeout is None:
-            parcel = lane.prepare(message) if type(message) is Message else None
-            if parcel is not None:
-                waiter = express.begin(lane, parcel, self._driver)
+        sender, room, office = self._sender, self._room, self._sending
+        if office is not None and queue is None and selector is None and timeout is None:
+            waiter = office.begin(message) if type(message) is Message else None
+            if waiter is not None:
                 room.visitors += 1
                 try:
-                    return await waiter.answer
+                    return cast("SendResult", await waiter.future)
                 finally:
                     room.visitors -= 1
                     if room.has_listeners:
@@ -224,7 +231,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             await self._take_turns()
         lane = self._oneway
         if lane is not None and queue is None and selector is None and timeout is None:
-            parcel = lane.prepare(message) if type(message) is Message else None
+            parcel = lane.prepare(message, Parcel) if type(message) is Message else None
             if parcel is not None:
                 connection = self._driver.connections.get(parcel.stop.address)
                 if connection is not None and connection.is_ready and not connection.is_stale():
@@ -268,12 +275,11 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._burst >= _BURST:  # before anything is handed over: this may be cancelled
             await self._take_turns()
         if queue is None and selector is None and timeout is None and type(message) is Message:
-            boarding = self._boarding
-            delivery = None if boarding is None else boarding.board(message)
-            if delivery is None:
+            delivery = self._hand_in(message)
+            if delivery is None and self._submitting is None:
                 delivery = self._post(message)
-                if delivery is None and self._is_for_lane(message):
-                    delivery = await self._post_later(message)
+            if delivery is None and self._is_for_lane(message):
+                delivery = await self._post_later(message)
             if delivery is not None:
                 if on_success is not None or on_error is not None:
                     delivery.add_done_callback(teller(on_success, on_error))
@@ -316,7 +322,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         batches = self._accumulator
         if batches is not None:
             return batches.is_plain(message)  # which it would have taken
-        if self._express is None or message.sharding_key is not None:
+        if self._submitting is None or message.sharding_key is not None:
             return False
         check_message(message, self._config.max_message_size)
         return self._room.is_full(len(message.body))
@@ -340,25 +346,16 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
 
         ``has_room`` means that the caller has taken room, and gives it back if this returns None.
         """
-        room, size, batches, lane = self._room, len(message.body), self._accumulator, self._express
-        if not (has_room or room.take(1, size)):
+        if self._submitting is not None:
+            return self._submitting.submit(message, has_room=has_room)
+        room, size, batches = self._room, len(message.body), self._accumulator
+        if batches is None or not (has_room or room.take(1, size)):
             return None
-        if batches is not None:
-            if batches.is_plain(message):
-                return self._put_into_lot(batches, message)
-            if not has_room:
-                room.give_back(1, size)
-            return None
-        parcel = None
-        try:
-            if lane is not None:
-                parcel = lane.prepare(message)
-        finally:
-            if parcel is None and not has_room:
-                room.give_back(1, size)
-        if lane is None or parcel is None:
-            return None
-        return express.submit(lane, parcel, self._driver, room)
+        if batches.is_plain(message):
+            return self._put_into_lot(batches, message)
+        if not has_room:
+            room.give_back(1, size)
+        return None
 
     def _put_into_lot(self, batches: Accumulator, message: Message) -> Delivery:
         lot, place, is_new = batches.add_plain(message, self._config.send_timeout)
@@ -489,6 +486,10 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             self._instance, name, queues=queues, order=order, deadline=deadline
         )
         await self._driver.run(operation)
+
+
+def _nowhere(message: Message) -> None:
+    """The way of producers without a fast lane."""
 
 
 def _ignore(result: object, error: Exception | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rocketwire.core.effects import Invoke, Oneway
 from rocketwire.core.express import Parcel, settle
@@ -20,16 +20,27 @@ Responder: TypeAlias = Callable[[Command], Command | None]
 Call: TypeAlias = Invoke | Oneway
 
 
+#: Of classes whose fields are kept by those below them, so that one object can be several things:
+#: Python lets only one base class have slots. By a name, because mypy believes a plain ``()``.
+SLOTS_BELOW: tuple[str, ...] = ()
+#: What a waiter keeps.
+WAITER_SLOTS = ("answer", "connection", "deadline", "issued", "opaque", "size", "takes_frame")
+
+
 class Waiter:
     """Somebody who waits for one request at a time. Told exactly once how it ended."""
 
-    __slots__ = ("connection", "deadline", "issued", "opaque")
+    __slots__ = SLOTS_BELOW
 
     connection: Connection | None
     #: Zero while the request stands in the connection's line.
     opaque: int
     deadline: float
     issued: float
+    #: As a session wants it (``wire/session``).
+    size: int
+    takes_frame: bool
+    answer: bytes
 
     @property
     @abstractmethod
@@ -45,31 +56,43 @@ class Waiter:
         """There will be no reply."""
 
 
-class Carrier(Waiter):
-    """Somebody who waits for a parcel's answer."""
+class Office:
+    """Where a producer hands in its parcels of one kind. They keep it, and nothing else of his."""
 
     __slots__ = ()
 
-    parcel: Parcel
+    @abstractmethod
+    def stored(self, parcels: list[Any], size: int) -> None:
+        """Messages with that many bytes are stored; their ``answer`` and ``is_over`` are set."""
+
+
+class Waiting(Parcel, Waiter):
+    """A parcel that waits for its own answer."""
+
+    __slots__ = (
+        *[name for name in WAITER_SLOTS if name not in Parcel.__slots__],
+        "is_over",
+        "office",
+    )
+
+    office: Office
     is_over: bool
 
-    @abstractmethod
-    def stored(self) -> None:
-        """The message is stored; the parcel has the answer, and ``is_over`` is set."""
 
-
-def deliver(answers: list[tuple[Carrier, bytes]], now: float) -> None:
+def deliver(parcels: list[Waiting], now: float) -> None:
     """Parcels were stored, as was read at ``now``."""
-    parcels: list[Parcel] = []
-    for carrier, frame in answers:
-        parcel = carrier.parcel
-        parcel.answer = frame
+    office = parcels[0].office
+    others: list[Waiting] = []
+    for parcel in parcels:
         # Of all of them, before the first one's callback can cancel others.
-        carrier.is_over = True  # type: ignore[misc]  # the classes below have the slot
-        parcels.append(parcel)
-    settle(parcels, now)
-    for carrier, _ in answers:
-        carrier.stored()
+        parcel.is_over = True
+        if parcel.office is not office:
+            others.append(parcel)
+    if others:  # of another producer, or not submitted but awaited
+        parcels = [parcel for parcel in parcels if parcel.office is office]
+    office.stored(parcels, settle(parcels, now))
+    if others:
+        deliver(others, now)
 
 
 def refuse(command: Command) -> Command:

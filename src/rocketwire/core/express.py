@@ -14,7 +14,8 @@ message that can't take the lane (``prepare`` says None) goes that way from the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from rocketwire.core.attempts import result_fields
 from rocketwire.core.effects import Op
@@ -26,13 +27,15 @@ from rocketwire.core.retry import SendMode
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.selection import best_queue
 from rocketwire.core.send import Sender
-from rocketwire.core.stats import BUCKETS
+from rocketwire.core.stats import bucket_of
 from rocketwire.core.targets import SendTarget
 from rocketwire.core.validate import check_message
-from rocketwire.message import PLAIN, Message, SendResult
+from rocketwire.message import PLAIN, Message, MessageQueue, SendResult
 from rocketwire.wire.command import ONEWAY, Reply
 from rocketwire.wire.framing import MAX_FRAME
 from rocketwire.wire.send_request import PlainFrames, moment_of
+
+P = TypeVar("P", bound="Parcel")
 
 _new = object.__new__
 #: Bodies above this would have to be checked against the largest frame.
@@ -43,7 +46,8 @@ class Stop:
     """One queue of a topic, with all that a parcel to it needs."""
 
     __slots__ = (
-        "address", "counters", "entry", "faults", "flag", "frames", "owner", "seen", "target",
+        "address", "allowance", "allowance_per_byte", "counters", "entry", "faults", "flag",
+        "frames", "owner", "seen", "target",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +61,9 @@ class Stop:
         self.faults: FaultTable = sender.instance.faults
         #: What is known of the broker; the table has another one when the lane is over.
         self.entry = self.faults.entry_of(target.broker)
+        #: What the broker is allowed for every request, and for each byte before its answer.
+        self.allowance = self.entry.expected
+        self.allowance_per_byte = self.entry.allow_per_byte
         self.counters = sender.counters
         self.seen = sender.counters.of(target.broker)
 
@@ -84,7 +91,7 @@ class Parcel(Flight):
     """A message in the fast lane. It is its own flight in the fault table, and its own result."""
 
     __slots__ = (
-        "answer", "limit", "message", "moment", "number", "properties", "stop",
+        "answer", "deadline", "message", "moment", "number", "properties", "stop",
     )  # fmt: skip
 
     stop: Stop
@@ -95,7 +102,7 @@ class Parcel(Flight):
     #: Encoded, id included; None for a message that has none but its id.
     properties: bytes | None
     #: Until when the first attempt may take.
-    limit: float
+    deadline: float
     #: The broker's answer, which says "stored".
     answer: bytes
 
@@ -130,39 +137,52 @@ class Parcel(Flight):
             sharding_keys=(),
         )
 
-    def result(self) -> SendResult:
-        """Where it is; read from the answer when somebody asks."""
-        return SendResult.read_by(self.fields)
+    def receipt(self) -> SendResult:
+        """Where it is; read from the answer when somebody asks.
 
-    def fields(self) -> dict[str, Any]:
-        """The fields of the result.
-
-        Raises:
-            RemoteProtocolError: the answer makes no sense.
+        It does not keep the parcel: who keeps the result would keep all that this knows, and
+        a parcel that keeps its result would be left to the garbage collector.
         """
         queue = self.stop.target.queue
-        return result_fields(Reply(self.answer), (self.message_id,), queue, is_batch=False)
+        return SendResult.read_by(partial(_fields, self.answer, self.moment[1], self.number, queue))
 
 
-def settle(parcels: Sequence[Parcel], now: float) -> None:
-    """Brokers have stored these, and said so at ``now``: the table and the statistics learn it."""
+def _fields(answer: bytes, id_head: str, number: int, queue: MessageQueue) -> dict[str, Any]:
+    """The fields of a result.
+
+    Raises:
+        RemoteProtocolError: the answer makes no sense.
+    """
+    return result_fields(Reply(answer), (f"{id_head}{number:04X}",), queue, is_batch=False)
+
+
+def settle(parcels: Sequence[Parcel], now: float) -> int:
+    """Brokers have stored these of one producer, and said so at ``now``.
+
+    The fault table and the statistics learn it.
+
+    Returns:
+        The bytes of their bodies.
+    """
     first = parcels[0].stop
     first.faults.answered_all(parcels, now)
-    counters, count, size = first.counters, 0, 0
+    seen, entry, size = first.seen, first.entry, 0
+    counts, place, least, most = seen.counts, 0, 0.0, -1.0
     for parcel in parcels:
-        stop, latency = parcel.stop, now - parcel.began
-        seen = stop.seen
+        latency = now - parcel.began
+        if parcel.entry is not entry:
+            entry, seen, most = parcel.entry, parcel.stop.seen, -1.0
+        if not least <= latency < most:
+            # Answers that are read together took much the same time: most need no look here.
+            place, least, most = bucket_of(latency)
+            counts = seen.counts
+        counts[place] += 1
         seen.answers += 1
         seen.seconds += latency
-        bucket = int(latency * 1_000_000).bit_length()
-        seen.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
-        if stop.counters is not counters:  # another producer on the same connection
-            counters.add(count, size)
-            counters, count, size = stop.counters, 0, 0
-        count += 1
         size += len(parcel.message.body)
         del parcel.message  # whoever keeps the result does not keep the body
-    counters.add(count, size)
+    first.counters.add(len(parcels), size)
+    return size
 
 
 def settle_one(parcel: Parcel, now: float) -> None:
@@ -214,8 +234,12 @@ class Express:
         self._moment = ((-1, "", b""), NEVER)
         self._lanes: dict[str, Lane] = {}
 
-    def prepare(self, message: Message) -> Parcel | None:
+    def prepare(self, message: Message, kind: type[P]) -> P | None:
         """A parcel that is to be written to ``stop.address`` now; None: send it another way.
+
+        Args:
+            message: what is in it.
+            kind: what it is to be; the caller sets what that has beside a parcel's fields.
 
         Raises:
             InvalidMessageError: something is wrong with the message.
@@ -242,7 +266,7 @@ class Express:
             moment = self._look_at_clock(now)
         if extras is not PLAIN:
             check_message(message, self._max_size)
-        parcel = _new(Parcel)
+        parcel = _new(kind)
         parcel.message = message
         parcel.moment = moment
         parcel.number = self._next_number() & 0xFFFF
@@ -257,7 +281,7 @@ class Express:
         parcel.began = now
         parcel.written_at = NEVER
         parcel.allowance = 0.0
-        parcel.limit = now + lane.limit
+        parcel.deadline = now + lane.limit
         return parcel
 
     def _look_at_clock(self, now: float) -> tuple[int, str, bytes]:
@@ -283,7 +307,7 @@ class Express:
         outgoing = parcel.outgoing()
         plan = sender.plan_outgoing(outgoing, self._mode, self._timeout, None)
         request = stop.target.request(outgoing, parcel.moment[0])
-        begun = Begun(stop.owner.entry, stop.target, parcel, request, parcel.limit)
+        begun = Begun(stop.owner.entry, stop.target, parcel, request, parcel.deadline)
         return sender.go_on(plan, parcel.began, begun)
 
     def start_over(self, parcel: Parcel) -> Op[SendResult | None]:

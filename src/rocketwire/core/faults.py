@@ -104,6 +104,19 @@ class FaultTable:
                 entry.trial_flight = flight
                 self.watch.version += 1
 
+    def written_all(self, flights: Sequence[Flight]) -> None:
+        """Attempts were written, as if ``Flight.written`` one by one.
+
+        Each of them has its moment and its allowance already; the first is the oldest. Under one
+        lock for all: a lock for each costs more than all the rest of it.
+        """
+        watch = self.watch
+        at = flights[0].written_at + watch.patience
+        with self._lock:
+            for flight in flights:
+                flight.entry.flights[flight] = None
+            watch.at = min(watch.at, at)
+
     def answered(self, flight: Flight, now: float) -> None:
         """A good reply was read at ``now``."""
         entry = flight.entry
@@ -129,30 +142,39 @@ class FaultTable:
     def answered_all(self, flights: Sequence[Flight], now: float) -> None:
         """Good replies to several attempts were read at ``now``, as if ``answered`` one by one.
 
-        Under one lock and in one call for all those that need no judgement, which saves half of
-        what an answer costs here.
+        Under one lock and in one call for all those of the first one's broker that need no
+        judgement, which saves two thirds of what an answer costs here.
         """
-        judged: list[Flight] = []
-        quick, smoothing = self._quick, self._smoothing
+        entry, count = flights[0].entry, 0
         with self._lock:
-            for flight in flights:
-                entry, written_at = flight.entry, flight.written_at
-                latency = now - written_at
-                net = latency - flight.allowance
-                if judged or not entry.calm or net > quick or flight.epoch != entry.epoch:
-                    judged.append(flight)  # and all behind it, which may depend on its verdict
-                    continue
-                entry.flights.pop(flight, None)
-                entry.last_latency = latency
-                entry.recent.append(latency)
-                if net < 0.0:  # noqa: PLR1730
-                    net = 0.0
-                entry.smoothed += smoothing * (net - entry.smoothed)
-                entry.samples += 1
-                if written_at > entry.proof:  # noqa: PLR1730
-                    entry.proof = written_at
-        for flight in judged:
+            if entry.calm:
+                count = self._pass(entry, flights, now)
+        for flight in flights[count:]:  # who comes later may depend on a verdict
             self.answered(flight, now)
+
+    def _pass(self, entry: Entry, flights: Sequence[Flight], now: float) -> int:
+        """Take in answers of a calm broker up to one that must be judged; returns how many."""
+        quick, smoothing, epoch = self._quick, self._smoothing, entry.epoch
+        smoothed, proof = entry.smoothed, entry.proof
+        forget, note = entry.flights.pop, entry.recent.append
+        count, latency = 0, entry.last_latency
+        for flight in flights:
+            written_at = flight.written_at
+            net = now - written_at - flight.allowance
+            if net > quick or flight.epoch != epoch or flight.entry is not entry:
+                break
+            count += 1
+            forget(flight, None)
+            latency = now - written_at
+            note(latency)
+            if net < 0.0:  # noqa: PLR1730  a call of max() costs more
+                net = 0.0
+            smoothed += smoothing * (net - smoothed)
+            if written_at > proof:  # noqa: PLR1730
+                proof = written_at
+        entry.smoothed, entry.proof, entry.last_latency = smoothed, proof, latency
+        entry.samples += count
+        return count
 
     def settled(self, flight: Flight, now: float, *, code: int = 0) -> None:
         """The attempt is over and says nothing of the broker.

@@ -10,6 +10,14 @@ from typing import Final
 BUCKETS: Final = 28
 
 
+def bucket_of(latency: float) -> tuple[int, float, float]:
+    """The place of a latency among the buckets, and from where up to where it reaches."""
+    place = int(latency * 1_000_000).bit_length()
+    if place >= BUCKETS - 1:
+        return BUCKETS - 1, latency, latency  # so rare that nobody need know more
+    return place, 2 ** (place - 1) / 1_000_000 if place else 0.0, 2**place / 1_000_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStats:
     """What a producer has seen of one broker.

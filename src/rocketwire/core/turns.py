@@ -23,9 +23,9 @@ class Turn:
         self.is_closed = False
         self.over = Gate()
 
-    def leave(self) -> None:
-        """One of them has its outcome."""
-        self.count -= 1
+    def leave(self, count: int = 1) -> None:
+        """One of them has its outcome, or so many."""
+        self.count -= count
         if self.is_closed and not self.count:
             self.over.open()
 

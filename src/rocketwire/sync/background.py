@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
-from rocketwire.core.express import Express, Parcel
 from rocketwire.core.instance import Instance
 from rocketwire.errors import SendFailedError
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from rocketwire.aio.driver import Driver
+    from rocketwire.sync.posting import PostedDelivery
 
 _log = logging.getLogger("rocketwire.background")
 
@@ -45,15 +45,13 @@ class Background:
         self._on_routes = on_routes
         self._wanted = threading.Event()
         self._ready = threading.Event()
-        self._inbox: deque[tuple[Op[Any] | tuple[Express, Parcel], _Done]] = deque()
+        self._inbox: deque[tuple[Op[Any], _Done] | PostedDelivery] = deque()
         self._is_called = False
         self._failure: Exception | None = None
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_event: asyncio.Event | None = None
         self._driver: Driver | None = None
-        #: Loaded with the rest of the asyncio shell.
-        self._post: Callable[..., None] | None = None
         self._own_driver: Driver | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -93,9 +91,9 @@ class Background:
         except RuntimeError:  # it was closed in this very moment
             self._refuse_all()
 
-    def post(self, express: Express, parcel: Parcel, done: _Done) -> None:
+    def post(self, parcel: PostedDelivery) -> None:
         """Send a parcel there, as ``run`` does an operation."""
-        self._inbox.append(((express, parcel), done))
+        self._inbox.append(parcel)
         if not self._is_called:
             self._call()
 
@@ -152,10 +150,14 @@ class Background:
         error = error or self._failure
         why = f": {error}" if error is not None else ""
         while self._inbox:
-            operation, done = self._inbox.popleft()
-            if not isinstance(operation, tuple):
+            item = self._inbox.popleft()
+            refusal = SendFailedError(f"not sent: the client is not running{why}")
+            if isinstance(item, tuple):
+                operation, done = item
                 operation.close()
-            done(None, SendFailedError(f"not sent: the client is not running{why}"))
+                done(None, refusal)
+            else:
+                item.settled(None, refusal)
 
     def _main(self) -> None:
         self._wanted.wait(_PATIENCE)
@@ -178,11 +180,9 @@ class Background:
         import asyncio
 
         from rocketwire.aio.driver import Driver
-        from rocketwire.aio.express import post
         from rocketwire.aio.upkeep import Upkeep
 
         self._loop = asyncio.get_running_loop()
-        self._post = post
         self._stop_event = asyncio.Event()
         driver = self._driver = Driver(self._config, clock=self._instance.clock)
         # Probes and heartbeats have connections of their own: what a busy sender queues up must
@@ -202,18 +202,19 @@ class Background:
 
     def _drain(self) -> None:
         self._is_called = False
-        driver, inbox, post = self._driver, self._inbox, self._post
-        if driver is None or post is None:
+        driver, inbox = self._driver, self._inbox
+        if driver is None:
             return
         now = driver.clock()
         for _ in range(_AT_ONCE):
             if not inbox:
                 return
-            operation, done = inbox.popleft()
-            if type(operation) is tuple:
-                post(*operation, driver, done, now)
+            item = inbox.popleft()
+            if type(item) is tuple:
+                driver.start(*item)
             else:
-                driver.start(cast("Op[Any]", operation), done)
+                parcel = cast("PostedDelivery", item)
+                parcel.office.relay(parcel, driver, now)
         # Answers are read between two rounds: a long line must not look like a slow broker.
         self._is_called = True
         driver.loop.call_soon(self._drain)

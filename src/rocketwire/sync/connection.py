@@ -139,7 +139,7 @@ class Connection:
             RemoteProtocolError: the peer does not speak the protocol. Close it, too.
         """
         opaque = self._opaque = self._opaque % 0x7FFFFFFF + 1
-        frame, deadline = parcel.frame(opaque), parcel.limit
+        frame, deadline = parcel.frame(opaque), parcel.deadline
         parcel.written(self._clock(), len(frame))
         self._write(frame, b"", deadline)
         while True:
@@ -167,7 +167,7 @@ class Connection:
         self._opaque = self._opaque % 0x7FFFFFFF + 1
         frame = parcel.frame(self._opaque)
         parcel.written(self._clock(), len(frame))
-        self._write(frame, b"", parcel.limit)
+        self._write(frame, b"", parcel.deadline)
         self.used_at = self._clock()
 
     def write(self, request: Request, deadline: float, flight: Flight | None) -> int:

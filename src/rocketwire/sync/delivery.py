@@ -7,8 +7,8 @@ import queue
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from rocketwire.core.accumulate import Lot
 from rocketwire.core.effects import Gate
@@ -18,22 +18,26 @@ from rocketwire.message import SendResult
 _log = logging.getLogger("rocketwire.producer")
 
 
+#: Its fields are kept by the classes below it, so that a message in the fast lane can be its own
+#: delivery. By a name, because mypy believes a plain ``()``.
+_SLOTS_BELOW: tuple[str, ...] = ()
+
+
 class Delivery:
     """A message that was handed over. Far lighter than a Future: nothing until somebody waits."""
 
-    __slots__ = ("_callbacks", "_gate", "_outcome")
+    __slots__ = _SLOTS_BELOW
 
-    def __init__(self, gate: Gate, callbacks: CallbackThread) -> None:
-        #: Opens when the answer is there.
-        self._gate = gate
-        self._outcome: SendResult | Exception | None = None
-        self._callbacks = callbacks
+    #: Opens when the answer is there.
+    _gate: Gate
+    _outcome: SendResult | Exception | None
+    _callbacks: CallbackThread
 
     @abstractmethod
     def _look(self) -> SendResult | Exception:
         """What became of the message; called when the gate is open."""
 
-    def _wait(self, timeout: float | None) -> SendResult | Exception:
+    def _await_end(self, timeout: float | None) -> SendResult | Exception:
         if not self.done():
             event = threading.Event()
             self._gate.add_waiter(event.set)
@@ -64,7 +68,7 @@ class Delivery:
             SendFailedError: the send failed.
             TimeoutError: no answer yet; the send goes on.
         """
-        outcome = self._wait(timeout)
+        outcome = self._await_end(timeout)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -75,7 +79,7 @@ class Delivery:
         Raises:
             TimeoutError: no answer yet; the send goes on.
         """
-        outcome = self._wait(timeout)
+        outcome = self._await_end(timeout)
         return outcome if isinstance(outcome, Exception) else None
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
@@ -87,10 +91,12 @@ class Delivery:
 class SingleDelivery(Delivery):
     """A message that travels alone."""
 
-    __slots__ = ()
+    __slots__ = ("_callbacks", "_gate", "_outcome")
 
     def __init__(self, callbacks: CallbackThread) -> None:
-        super().__init__(Gate(), callbacks)
+        self._gate = Gate()
+        self._outcome = None
+        self._callbacks = callbacks
 
     def _look(self) -> SendResult | Exception:
         return RuntimeError("a delivery without an outcome")  # can't be: settle sets one
@@ -101,36 +107,12 @@ class SingleDelivery(Delivery):
         self._gate.open()
 
 
-class PostedDelivery(SingleDelivery):
-    """A message that travels alone, by the fast lane: it keeps its own place in the room."""
-
-    __slots__ = ("_room", "_size", "_turn")
-
-    def __init__(self, callbacks: CallbackThread, room: Room, turn: Turn, size: int) -> None:
-        # What the classes above do: calls of them cost as much as these stores together.
-        self._gate = Gate()
-        self._outcome = None
-        self._callbacks = callbacks
-        self._room = room
-        self._turn = turn
-        self._size = size
-
-    def settle(self, result: SendResult | None, error: Exception | None) -> None:
-        """The answer is there."""
-        self._outcome = result if error is None else error
-        gate = self._gate
-        gate.is_open = True  # before the turn is over: a flush finds it done
-        self._room.finish(self._turn, self._size)
-        gate.open()
-
-
 class BatchedDelivery(Delivery):
     """A message that travels with others: its place among them, and nothing else."""
 
-    __slots__ = ("_lot", "_place")
+    __slots__ = ("_callbacks", "_gate", "_lot", "_outcome", "_place")
 
     def __init__(self, lot: Lot, place: int, callbacks: CallbackThread) -> None:
-        # What the class above does: a call of it costs as much as these stores together.
         self._gate = lot.over
         self._outcome = None
         self._callbacks = callbacks
@@ -203,6 +185,14 @@ def _call(callback: Callable[[], Any]) -> None:
         _log.exception("a callback of a submitted message failed")
 
 
+class Finished(Protocol):
+    """Somebody whose outcome is known."""
+
+    is_open: bool
+    turn: Turn
+    waiters: list[Callable[[], None]] | None
+
+
 class Room:
     """How much may be in flight: messages and bytes.
 
@@ -223,8 +213,8 @@ class Room:
         #: What threads wait for, in the order in which they came.
         self._line: list[tuple[int, int]] = []
         self._turns = Turns()
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self.lock = threading.Lock()
+        self._changed = threading.Condition(self.lock)
 
     def take(self, messages: int, size: int, timeout: float) -> bool:
         """Take room, waiting for it; False if there was none in time."""
@@ -273,7 +263,7 @@ class Room:
 
     def post(self, size: int) -> Turn | None:
         """``take`` room for one message and ``enter`` in one; None if there is no room now."""
-        with self._lock:
+        with self.lock:
             if self.held >= self._messages or self._held_bytes + size > self._bytes or self._line:
                 return None
             self.held += 1
@@ -284,23 +274,39 @@ class Room:
 
     def finish(self, turn: Turn, size: int) -> None:
         """``give_back`` and ``leave`` in one, for one message."""
-        with self._lock:
+        with self.lock:
             self.held -= 1
             self._held_bytes -= size
             if self._line or not self.held:
                 self._changed.notify_all()
             turn.leave()
 
+    def finish_all(self, those: Sequence[Finished], size: int) -> list[Callable[[], None]]:
+        """``finish`` for several at once; returns what wakes those who wait for them."""
+        waiters: list[Callable[[], None]] = []
+        with self.lock:
+            self.held -= len(those)
+            self._held_bytes -= size
+            if self._line or not self.held:
+                self._changed.notify_all()
+            for one in those:
+                one.is_open = True  # before the turn is over: a flush finds it done
+                if one.waiters is not None:
+                    waiters += one.waiters
+                    one.waiters = None
+                one.turn.leave()
+        return waiters
+
     def enter(self) -> Turn:
         """Something was handed over; ``leave`` the turn when its outcome is known."""
-        with self._lock:
+        with self.lock:
             turn = self._turns.current
             turn.count += 1
             return turn
 
     def leave(self, turn: Turn) -> None:
         """The outcome is known, and whoever asks for it gets it."""
-        with self._lock:
+        with self.lock:
             turn.leave()
 
     def lot_begun(self, lot: Lot) -> None:
@@ -314,7 +320,7 @@ class Room:
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until all that was handed over before has its outcome; False: in vain."""
-        with self._lock:
+        with self.lock:
             turns = self._turns.close()
         end = None if timeout is None else time.monotonic() + timeout
         for turn in turns:

@@ -21,11 +21,11 @@ def send(express: Express, message: Message, pool: Pool, driver: Driver) -> Send
         InvalidMessageError: nothing was sent.
         SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
     """
-    parcel = express.prepare(message)
+    parcel = express.prepare(message, Parcel)
     if parcel is None:
         return None
     try:
-        connection = pool.take(parcel.stop.address, parcel.limit)
+        connection = pool.take(parcel.stop.address, parcel.deadline)
         try:
             answer = connection.exchange(parcel)
         except BaseException:
@@ -40,7 +40,7 @@ def send(express: Express, message: Message, pool: Pool, driver: Driver) -> Send
     if type(answer) is bytes:
         parcel.answer = answer
         settle_one(parcel, connection.used_at)
-        return parcel.result()
+        return parcel.receipt()
     return _detour(express, parcel, driver, answer)
 
 
@@ -51,11 +51,11 @@ def send_oneway(express: Express, message: Message, pool: Pool, driver: Driver) 
         InvalidMessageError: nothing was sent.
         SendFailedError: it could not even be written.
     """
-    parcel = express.prepare(message)
+    parcel = express.prepare(message, Parcel)
     if parcel is None:
         return False
     try:
-        connection = pool.take(parcel.stop.address, parcel.limit)
+        connection = pool.take(parcel.stop.address, parcel.deadline)
         try:
             connection.write_parcel(parcel)
         except BaseException:

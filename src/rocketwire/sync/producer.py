@@ -9,12 +9,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.accumulate import Accumulator, Lot
 from rocketwire.core.admin import create_topic
-from rocketwire.core.express import Express, Parcel, express_for
+from rocketwire.core.express import express_for
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.many import ManySender, run_together
@@ -23,7 +23,6 @@ from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import Selector
 from rocketwire.core.send import Sender
 from rocketwire.core.stats import ProducerStats
-from rocketwire.core.turns import Turn
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.core.validate import check_message
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError
@@ -36,11 +35,13 @@ from rocketwire.sync.delivery import (
     BatchedDelivery,
     CallbackThread,
     Delivery,
-    PostedDelivery,
     Room,
     SingleDelivery,
 )
 from rocketwire.sync.positions import ThreadPositions
+
+if TYPE_CHECKING:
+    from rocketwire.sync.posting import PostingOffice
 
 Messages = Message | Sequence[Message]
 
@@ -96,6 +97,7 @@ class Producer(BlockingClient[ProducerConfig]):
             )
         self._express = express_for(self._sender, SendMode.BLOCKING)
         self._posting = express_for(self._sender, SendMode.ASYNC)
+        self._office: PostingOffice | None = None
         self._oneway = express_for(self._sender, SendMode.ONEWAY)
         self._reporting = reporting
         self._start_reporting()
@@ -297,45 +299,56 @@ class Producer(BlockingClient[ProducerConfig]):
 
     def _post(self, message: Message) -> Delivery | None:
         """Hand a plain message over when there is room, if there is nothing unusual about it."""
-        size, batches, lane = len(message.body), self._accumulator, self._posting
+        size, batches, office = len(message.body), self._accumulator, self._office
         if batches is not None:
             if not batches.is_plain(message):
                 return None
             self._take_room(1, size, self._config.send_timeout)
             found = batches.add_plain(message, self._config.send_timeout)
             return self._batched(batches, *found)
-        if lane is None or message.sharding_key is not None:
+        if office is None:
+            office = self._open_office()
+        if office is None or message.sharding_key is not None:
             return None
         turn = self._room.post(size)
         if turn is None:
-            return self._post_later(lane, message, size)
+            return self._post_later(office, message, size)
         parcel = None
         try:
-            parcel = lane.prepare(message)
+            parcel = office.prepare(message)
         finally:
             if parcel is None:
                 self._room.finish(turn, size)
-        return None if parcel is None else self._carry(lane, parcel, turn, size)
+        if parcel is not None:
+            parcel.turn = turn
+            self._background.post(parcel)
+        return parcel
 
-    def _carry(self, lane: Express, parcel: Parcel, turn: Turn, size: int) -> Delivery:
-        delivery = PostedDelivery(self._callbacks, self._room, turn, size)
-        self._background.post(lane, parcel, delivery.settle)
-        return delivery
+    def _open_office(self) -> PostingOffice | None:
+        """Where the fast lane begins, if there is one; loads the asyncio shell."""
+        if self._posting is None:
+            return None
+        from rocketwire.sync.posting import PostingOffice
 
-    def _post_later(self, lane: Express, message: Message, size: int) -> Delivery:
+        office = self._office = PostingOffice(self._posting, self._room, self._callbacks)
+        return office
+
+    def _post_later(self, office: PostingOffice, message: Message, size: int) -> Delivery:
         """Hand a message over when there is room, which it keeps whatever way it takes then."""
         check_message(message, self._config.max_message_size)  # a bad one need not wait
         self._take_room(1, size, self._config.send_timeout)
         plan = None
         try:
-            parcel = lane.prepare(message)
+            parcel = office.prepare(message)
             if parcel is None:
                 plan = self._sender.plan(message, SendMode.ASYNC)
         except BaseException:
             self._room.give_back(1, size)
             raise
         if parcel is not None:
-            return self._carry(lane, parcel, self._room.enter(), size)
+            parcel.turn = self._room.enter()
+            self._background.post(parcel)
+            return parcel
         return self._hand_over(cast("Plan", plan), 1, size)
 
     def _take_room(self, count: int, size: int, limit: float) -> None:

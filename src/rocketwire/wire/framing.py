@@ -67,18 +67,20 @@ class FrameBuffer:
     def _cut(self, data: bytes) -> list[bytes]:
         frames: list[bytes] = []
         position, end, needed, most = 0, len(data), 4, self.limit - 4
-        while end - position >= 4:
+        last = end - 4
+        while position <= last:
             (length,) = _unpack_length(data, position)
             if not 4 <= length <= most:
                 raise RemoteProtocolError(
                     f"frame length {length} is not between 4 and {self.limit - 4}: "
                     "the peer does not speak RocketMQ's remoting protocol, or the frame is too large"
                 )
-            stop = position + 4 + length
+            start = position + 4
+            stop = start + length
             if stop > end:
                 needed = 4 + length
                 break
-            frames.append(data[position + 4 : stop])
+            frames.append(data[start:stop])
             position = stop
         if position < end:
             rest = data[position:] if position else data

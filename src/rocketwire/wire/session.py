@@ -7,15 +7,26 @@ shells do that.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from rocketwire.wire.command import ONEWAY, RESPONSE, Command, Reply, Request, decode_command
 from rocketwire.wire.framing import MAX_FRAME, FrameBuffer
-from rocketwire.wire.reply_layout import Layout, stored_in_binary
-
-T = TypeVar("T")
+from rocketwire.wire.reply_layout import Layout, stored_numbers
 
 LAST_OPAQUE = 0x7FFFFFFF
+
+
+class Expectant(Protocol):
+    """Somebody who waits for one answer at a time."""
+
+    #: The bytes of his request, set when it is numbered.
+    size: int
+    #: Whether he takes the frame of an answer that says "stored" as it is, in ``answer``.
+    takes_frame: bool
+    answer: bytes
+
+
+T = TypeVar("T", bound=Expectant)
 
 
 class Session(Generic[T]):
@@ -30,9 +41,8 @@ class Session(Generic[T]):
         self._layout: Layout | None = None
         #: How answers that say "stored" look here.
         self._usual: Layout | None = None
-        #: Who waits, by opaque number, with the size of his request, and whether he takes the
-        #: frame of an answer that says "stored" as it is.
-        self.pending: dict[int, tuple[T, int, bool]] = {}
+        #: Who waits, by opaque number, the oldest first.
+        self.pending: dict[int, T] = {}
         #: Bytes of requests that have no answer yet.
         self.unanswered = 0
         #: Replies that came after their request was given up.
@@ -42,8 +52,9 @@ class Session(Generic[T]):
         """Number a request; returns its opaque number and its head, to be written with the body."""
         opaque = self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
         head = request.head(opaque)
-        size = len(head) + len(request.body)
-        self.pending[opaque] = (waiter, size, False)
+        waiter.size = size = len(head) + len(request.body)
+        waiter.takes_frame = False
+        self.pending[opaque] = waiter
         self.unanswered += size
         return opaque, head
 
@@ -59,73 +70,77 @@ class Session(Generic[T]):
 
     def abandon(self, opaque: int) -> T | None:
         """Nobody waits for this one any more; its reply, if it comes, is late."""
-        entry = self.pending.pop(opaque, None)
-        if entry is None:
-            return None
-        self.unanswered -= entry[1]
-        return entry[0]
+        waiter = self.pending.pop(opaque, None)
+        if waiter is not None:
+            self.unanswered -= waiter.size
+        return waiter
 
-    def receive(
-        self, data: bytes
-    ) -> tuple[list[tuple[T, bytes]], list[tuple[T, Reply]], list[Command]]:
+    def receive(self, data: bytes) -> tuple[list[T], list[tuple[T, Reply]], list[Command]]:
         """Take what was read.
 
         Returns:
-            The frames of answers that say "stored", with those of their waiters who take them so;
-            the other answers, each with its waiter; and the peer's requests.
+            Those who take frames and whose ``answer``, which says "stored", came; the other
+            answers, each with its waiter; and the peer's requests.
 
         Raises:
             RemoteProtocolError: the stream is broken; close the connection.
         """
-        # All frames are read before anybody is taken off the list: if one is malformed, those whose
-        # answers came before it in the same bytes still wait, and are told of the loss.
-        usual: list[tuple[int, bytes]] = []
+        frames = self._buffer.feed(data)
+        numbers = stored_numbers(self._usual, frames)
         replies: list[Reply] = []
         asked: list[Command] = []
-        layout, pattern = self._layout, self._usual
-        for frame in self._buffer.feed(data):
-            if frame[0]:  # a binary header, as brokers before 5.0 answer
-                number = stored_in_binary(frame)
-            else:
-                number = 0 if pattern is None else pattern.stored_number(frame)
-            if number:
-                usual.append((number, frame))
+        if 0 in numbers:
+            # All frames are read before anybody is taken off the list: if one is malformed, those
+            # whose answers came before it in the same bytes still wait, and are told of the loss.
+            replies, asked = self._read(numbers, frames)
+        stored: list[T] = []
+        answers: list[tuple[T, Reply]] = []
+        take, answered = self.pending.pop, 0
+        for number, frame in zip(numbers, frames, strict=True):
+            if not number:
                 continue
-            reply = Reply(frame, layout)
-            layout = reply.layout
+            waiter = take(number, None)
+            if waiter is None:
+                self.late += 1
+                continue
+            answered += waiter.size
+            if waiter.takes_frame:
+                waiter.answer = frame
+                stored.append(waiter)
+            else:
+                answers.append((waiter, Reply(frame, self._usual)))
+        self.unanswered -= answered
+        for reply in replies:
+            waiter = self.abandon(reply.opaque)
+            if waiter is None:
+                self.late += 1
+            else:
+                answers.append((waiter, reply))
+        return stored, answers, asked
+
+    def _read(self, numbers: list[int], frames: list[bytes]) -> tuple[list[Reply], list[Command]]:
+        """The answers without a number yet, unless they look like one before, and requests."""
+        replies: list[Reply] = []
+        asked: list[Command] = []
+        known = self._usual
+        for place, frame in enumerate(frames):
+            if not numbers[place] and self._usual is not known:  # learned from one just before
+                numbers[place : place + 1] = stored_numbers(self._usual, [frame])
+            if numbers[place]:
+                continue
+            reply = Reply(frame, self._layout)
+            layout = self._layout = reply.layout
             if reply.flag & RESPONSE:
                 replies.append(reply)
             else:
                 asked.append(decode_command(frame))
             if layout is not None and layout.has_place:
-                self._usual = pattern = layout
-        self._layout = layout
-        stored: list[tuple[T, bytes]] = []
-        answers: list[tuple[T, Reply]] = []
-        pending = self.pending
-        for number, frame in usual:
-            entry = pending.pop(number, None)
-            if entry is None:
-                self.late += 1
-                continue
-            waiter, size, takes_frame = entry
-            self.unanswered -= size
-            if takes_frame:
-                stored.append((waiter, frame))
-            else:
-                answers.append((waiter, Reply(frame, pattern)))
-        for reply in replies:
-            entry = pending.pop(reply.opaque, None)
-            if entry is None:
-                self.late += 1
-                continue
-            self.unanswered -= entry[1]
-            answers.append((entry[0], reply))
-        return stored, answers, asked
+                self._usual = layout
+        return replies, asked
 
     def lose(self) -> list[T]:
         """The connection is gone; returns everybody who waited."""
-        waiters = [entry[0] for entry in self.pending.values()]
+        waiters = list(self.pending.values())
         self.pending.clear()
         self.unanswered = 0
         return waiters

@@ -106,28 +106,24 @@ def test_late_answers_to_submitted_messages_are_counted(cluster) -> None:
 
 def test_messages_wait_for_no_broker_that_was_left_since_they_were_made(cluster) -> None:
     with producing(cluster, fault=FaultPolicy(failure_isolation=30.0)) as producer:
-        lane = producer._posting
-        assert lane is not None
-        parcels = [lane.prepare(Message("orders", b"%d" % n)) for n in range(8)]
+        office, room = producer._open_office(), producer._room
+        assert office is not None
+        parcels = [office.prepare(Message("orders", b"%d" % n)) for n in range(8)]
         assert {p.stop.target.broker for p in parcels if p} == {"broker-a", "broker-b"}
         cluster.broker("broker-a").hang()
         faults, now = producer._instance.faults, producer._instance.clock()
         faults.failed(faults.begin("broker-a", now), now, "refused the connection")
-        ends: list[Any] = []
-        done = threading.Event()
-
-        def tell(*end: Any) -> None:
-            ends.append(end)
-            if len(ends) == len(parcels):
-                done.set()
-
         for parcel in parcels:
+            turn = room.post(1)
             assert parcel is not None
-            producer._background.post(lane, parcel, tell)
-        assert done.wait(20)
-        assert {result.queue.broker for result, _ in ends} == {"broker-b"}
-        assert {result.attempts for result, _ in ends} == {()}
-        assert len({result.message_id for result, _ in ends}) == 8
+            assert turn is not None
+            parcel.turn = turn
+            producer._background.post(parcel)
+        results = [parcel.result(20) for parcel in parcels if parcel is not None]
+        assert {result.queue.broker for result in results} == {"broker-b"}
+        assert {result.attempts for result in results} == {()}
+        assert len({result.message_id for result in results}) == 8
+        assert room.held == 0
 
 
 @pytest.mark.parametrize("auto_batch", [None, True])
