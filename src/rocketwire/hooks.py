@@ -64,7 +64,11 @@ class SendEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerEvent:
-    """A broker was isolated, or has returned."""
+    """A broker was isolated, or has returned.
+
+    ``at`` and ``until`` are seconds since 1970; ``until`` is when an isolation may end at the
+    earliest, None where that is not known.
+    """
 
     at: float
     broker: str

@@ -142,7 +142,7 @@ def _make_telemetry(config: ProducerConfig, instance: Instance) -> Telemetry | N
         return None
     from rocketwire.telemetry import Telemetry
 
-    return Telemetry(config.telemetry, instance.client_id, instance.clock)
+    return Telemetry(config.telemetry, instance.client_id)
 
 
 class _Trace:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import os
 import re
 import threading
@@ -57,13 +56,9 @@ class Telemetry:
     Args:
         config: where to, and how much.
         client_id: of the client that it belongs to.
-        clock: the clock on which ``BrokerEvent.until`` is.
     """
 
-    def __init__(
-        self, config: TelemetryConfig, client_id: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._clock = clock
+    def __init__(self, config: TelemetryConfig, client_id: str) -> None:
         writer = self._writer = Writer(config, client_id)
         self._queue = writer.queue
         self._limit = config.max_queue
@@ -82,10 +77,7 @@ class Telemetry:
 
     def broker_isolated(self, event: BrokerEvent) -> None:
         """Put the beginning of an isolation in line."""
-        until: float | None = None
-        if event.until is not None and math.isfinite(event.until):
-            until = event.at + event.until - self._clock()
-        self._put(("isolated", event.at, event.broker, event.why, until))
+        self._put(("isolated", event.at, event.broker, event.why, event.until))
 
     def broker_returned(self, event: BrokerEvent) -> None:
         """Put the end of an isolation in line."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from rocketwire.config import ClientConfig, Credentials
@@ -184,7 +185,11 @@ class Instance:
 
     def _isolated(self, broker: str, why: str, until: float | None) -> None:
         if self.hooks.broker_isolated:
-            call_hooks(self.hooks.broker_isolated, BrokerEvent(self.wall(), broker, why, until))
+            at = self.wall()
+            if until is not None:
+                left = until - self.clock()
+                until = at + left if isfinite(left) else None
+            call_hooks(self.hooks.broker_isolated, BrokerEvent(at, broker, why, until))
         self.probe_bell.ring()
 
     def _returned(self, broker: str, why: str) -> None:

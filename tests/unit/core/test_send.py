@@ -533,3 +533,19 @@ def test_a_batch_of_plain_messages_keeps_none_but_the_first_for_its_answer() -> 
     outgoing = world.sender.plan(batch, SendMode.ASYNC).outgoing
     assert outgoing.messages == (batch[0],) * 3
     assert [item.body for item in decode_batch(outgoing.body)] == [b"\x01", b"\x02", b"\x03"]
+
+
+def test_hooks_hear_of_an_isolation_in_the_time_of_day() -> None:
+    events: list[Any] = []
+
+    class Hook:
+        def broker_isolated(self, event: Any) -> None:
+            events.append(event)
+
+    world = World(2, hooks=(Hook(),))
+    world.brokers["broker-a"].break_now(Refuse())
+    for _ in range(4):
+        world.send()
+    (event,) = events
+    assert event.broker == "broker-a"
+    assert 1_700_000_000.0 <= event.at < event.until < event.at + 1.0
