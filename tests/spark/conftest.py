@@ -1,7 +1,9 @@
-"""One Spark session and one embedded cluster for all Spark tests of a process."""
+"""One Spark session, one embedded cluster and one Spark cluster for all Spark tests of a process."""
 
 import itertools
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,10 @@ from rocketwire.embedded.cluster import EmbeddedCluster
 from rocketwire.spark import session
 from rocketwire.sync.producer import Producer
 from rocketwire.sync.reader import Reader
+
+# Test modules are imported by path, so a neighbour is found by its folder.
+sys.path.insert(0, str(Path(__file__).parent))
+from standalone import StandaloneSpark
 
 _numbers = itertools.count()
 
@@ -60,6 +66,13 @@ def producer(cluster):
 @pytest.fixture(scope="session")
 def reader(cluster):
     with Reader(cluster.name_server) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory):
+    """A master and two workers; starting them takes longer than most of what is done there."""
+    with StandaloneSpark(tmp_path_factory.mktemp("standalone")) as running:
         yield running
 
 

@@ -40,6 +40,13 @@ def environment(host="127.0.0.1"):
     }
 
 
+def bare_environment(host="127.0.0.1"):
+    """The same for a Spark that knows nothing of this package: each job brings its own Python."""
+    around = environment(host)
+    del around["PYTHONPATH"], around["PYSPARK_PYTHON"], around["PYSPARK_DRIVER_PYTHON"]
+    return around
+
+
 def children_of(pid):
     """Processes started by a process, with their command lines."""
     found = []
@@ -57,9 +64,8 @@ def children_of(pid):
 class StandaloneSpark:
     """A master on 127.0.0.1, workers on 127.0.0.2 and up, so that they count as several hosts."""
 
-    def __init__(self, folder, workers=2, surroundings=environment):
+    def __init__(self, folder, workers=2):
         self._folder = Path(folder)
-        self._surroundings = surroundings
         self._count = workers
         self._processes = []
         self.workers = []
@@ -80,9 +86,8 @@ class StandaloneSpark:
                 "Starting Spark master",
                 "127.0.0.1",
             )  # fmt: skip
-            for number in range(self._count):
+            for number, work in enumerate(self.folders):
                 host = f"127.0.0.{number + 2}"
-                work = self._folder / f"work-{number}"
                 process = self._start(
                     f"worker-{number}",
                     [*command, "org.apache.spark.deploy.worker.Worker", "--host", host,
@@ -101,7 +106,7 @@ class StandaloneSpark:
         log = self._folder / f"{name}.log"
         with log.open("w") as output:
             process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, env=self._surroundings(host)
+                command, stdout=output, stderr=subprocess.STDOUT, env=bare_environment(host)
             )
         self._processes.append(process)
         limit = time.monotonic() + 120
@@ -119,6 +124,11 @@ class StandaloneSpark:
             for pid, command in children_of(worker.pid)
             if re.search("CoarseGrainedExecutorBackend", command)
         ]
+
+    @property
+    def folders(self):
+        """Where the workers put what jobs bring."""
+        return [self._folder / f"work-{number}" for number in range(self._count)]
 
     def kill_an_executor(self):
         pid = self.executors()[0]

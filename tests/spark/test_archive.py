@@ -12,8 +12,14 @@ from rocketwire.columns import send_table
 from rocketwire.errors import ConfigError
 from rocketwire.message import Message
 from rocketwire.spark import archive, verify_archive
+from rocketwire.spark.pipelines import compact as compacting
 from rocketwire.spark.pipelines.archive import default_checkpoint
 from rocketwire.spark.pipelines.compact import compact
+
+try:
+    import duckdb
+except ImportError:
+    duckdb = None
 
 
 @pytest.fixture
@@ -46,11 +52,17 @@ def fill(producer, topic, *numbers):
 
 
 def ids_in(folder):
-    """What plain Arrow (and so pandas, and DuckDB by its pattern) sees."""
+    """What plain Arrow sees (and so pandas); and DuckDB, or what its pattern finds."""
     table = ds.dataset(folder, partitioning="hive").to_table(columns=["body", "topic", "date"])
-    by_pattern = sum(pq.ParquetFile(path).metadata.num_rows for path in folder.glob("**/*.parquet"))
-    assert by_pattern == table.num_rows
-    return sorted(json.loads(body)["id"] for body in table.column("body").to_pylist())
+    bodies = sorted(table.column("body").to_pylist())
+    if duckdb is None:
+        files = folder.glob("**/*.parquet")
+        assert sum(pq.ParquetFile(path).metadata.num_rows for path in files) == table.num_rows
+    else:
+        pattern = f"read_parquet('{folder}/**/*.parquet', hive_partitioning = true)"
+        found = duckdb.sql(f"SELECT body FROM {pattern}").fetchall()
+        assert sorted(body for (body,) in found) == bodies
+    return sorted(json.loads(body)["id"] for body in bodies)
 
 
 def test_an_archive_grows_by_what_is_new(run, check, spark, producer, topic, folder):
@@ -163,21 +175,44 @@ def test_small_files_of_closed_days_are_joined_in_one_step(run, check, producer,
     saved = compact(folder, today=tomorrow)
     assert saved == before - 1
     assert ids_in(folder) == list(range(40))
-    assert list(folder.glob("topic=*/.date=*")) == []
+    assert [path.name for path in folder.parent.glob(".*.compacting")] == []
     assert check().is_good
     assert compact(folder, today=tomorrow) == 0
 
 
-def test_a_crash_while_files_are_joined_loses_and_repeats_nothing(run, producer, topic, folder):
-    fill(producer, topic, *range(20))
-    run()
-    (day,) = folder.glob("topic=*/date=*")
-    leftover = day.with_name(f".{day.name}.compacting")
-    shutil.copytree(day, leftover)
-    table = ds.dataset(folder, partitioning="hive").to_table(columns=["body"])
-    assert table.num_rows == 20
-    compact(folder)
-    assert not leftover.exists()
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_crash_while_files_are_joined_loses_and_repeats_nothing(
+    run, producer, topic, folder, monkeypatch, moment
+):
+    for part in range(2):
+        fill(producer, topic, *range(part * 10, part * 10 + 10))
+        run()
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%d")
+    exchange = compacting._exchange
+    found = []
+
+    class Crash(BaseException):
+        """As if the process were killed: nothing is tidied up."""
+
+    def crash(one, other):
+        if moment == "after":
+            assert exchange(one, other)
+        assert list(one.glob("*.parquet"))
+        found.append(one)
+        monkeypatch.setattr(compacting.shutil, "rmtree", lambda *_, **__: None)
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compacting, "_exchange", crash)
+        with pytest.raises(Crash):
+            compact(folder, today=tomorrow)
+        assert found[0].exists()
+        assert ids_in(folder) == list(range(20))
+    monkeypatch.undo()
+    compact(folder, today=tomorrow)
+    assert not found[0].exists()
+    assert ids_in(folder) == list(range(20))
+    assert len(list(folder.glob("**/*.parquet"))) == 1
 
 
 def test_a_checkpoint_belongs_to_one_archive(run, producer, topic, folder, tmp_path):

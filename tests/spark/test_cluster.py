@@ -14,30 +14,30 @@ from rocketwire.sync.reader import Reader
 
 # Test modules are imported by path, so a neighbour is found by its folder.
 sys.path.insert(0, str(Path(__file__).parent))
-from standalone import StandaloneSpark, environment
+from standalone import environment
 
 ROWS = 60_000
 
 
-def start(folder, name, home=None, **settings):
+def start(log, home=None, **settings):
     around = environment() | ({"SPARK_HOME": home} if home else {})
     settings["pythonPath"] = around["PYTHONPATH"]
     script = str(Path(__file__).with_name("cluster_job.py"))
-    with (folder / f"{name}.log").open("w") as log:
+    with log.open("w") as output:
         return subprocess.Popen(
             [sys.executable, script, json.dumps(settings)],
-            stdout=log,
+            stdout=output,
             stderr=subprocess.STDOUT,
             env=around,
         )
 
 
-def result_of(process, folder, name, patience=400):
+def result_of(process, log, patience=400):
     try:
         process.wait(patience)
     finally:
         process.kill()
-    text = (folder / f"{name}.log").read_text()
+    text = log.read_text()
     assert process.returncode == 0, text[-4000:]
     line = next(line for line in text.splitlines() if line.startswith("RESULT "))
     return json.loads(line.removeprefix("RESULT "))
@@ -55,34 +55,27 @@ def wait_until(holds, process, patience=400):
         time.sleep(0.02)
 
 
-@pytest.mark.timeout(1500)
-def test_killed_executors_and_a_killed_broker_lose_no_row(tmp_path):
-    with (
-        EmbeddedCluster(brokers=2) as cluster,
-        Reader(cluster.name_server) as reader,
-        StandaloneSpark(tmp_path) as spark,
-    ):
+@pytest.mark.timeout(900)
+def test_killed_executors_and_a_killed_broker_lose_no_row(tmp_path, standalone):
+    with EmbeddedCluster(brokers=2) as cluster, Reader(cluster.name_server) as reader:
         cluster.create_topic("t", queues=4)
-        common = {"master": spark.master, "nameServers": cluster.name_server, "topic": "t"}
-        writing = start(tmp_path, "write", do="write", rows=ROWS, **common)
+        log = tmp_path / "job.log"
+        job = start(
+            log, master=standalone.master, nameServers=cluster.name_server, topic="t", rows=ROWS
+        )
         try:
-            wait_until(lambda: stored(reader, "t") > ROWS // 20, writing)
-            spark.kill_an_executor()
-            wait_until(lambda: stored(reader, "t") > ROWS // 4, writing)
+            wait_until(lambda: stored(reader, "t") > ROWS // 20, job)
+            standalone.kill_an_executor()
+            wait_until(lambda: stored(reader, "t") > ROWS // 4, job)
             cluster.broker("broker-b").kill()
             time.sleep(0.5)  # long enough for requests to fail, short enough for retries
             cluster.broker("broker-b").restart()
-            result_of(writing, tmp_path, "write")
+            wait_until(lambda: "WRITTEN" in log.read_text(), job)
+            assert stored(reader, "t") >= ROWS
+            standalone.kill_an_executor()
+            found = result_of(job, log)
         finally:
-            writing.kill()
-        assert stored(reader, "t") >= ROWS
-        reading = start(tmp_path, "read", do="read", **common)
-        try:
-            wait_until(lambda: len(spark.executors()) > 0, reading)
-            spark.kill_an_executor()
-            found = result_of(reading, tmp_path, "read")
-        finally:
-            reading.kill()
+            job.kill()
         assert found["rows"] == stored(reader, "t")
         assert found["different"] == found["bodies"] == ROWS
 
@@ -103,15 +96,15 @@ def test_a_local_cluster_of_two_executors_does_the_same(tmp_path):
     few, home = 6000, spark_home(tmp_path)
     with EmbeddedCluster(brokers=2) as cluster, Reader(cluster.name_server) as reader:
         cluster.create_topic("t", queues=4)
-        common = {
-            "master": "local-cluster[2,1,512]",
-            "nameServers": cluster.name_server,
-            "topic": "t",
-        }
-        writing = start(tmp_path, "write", home=home, do="write", rows=few, **common)
-        result_of(writing, tmp_path, "write")
-        assert stored(reader, "t") >= few
-        reading = start(tmp_path, "read", home=home, do="read", **common)
-        found = result_of(reading, tmp_path, "read")
-        assert found["rows"] == stored(reader, "t")
+        log = tmp_path / "job.log"
+        job = start(
+            log,
+            home=home,
+            master="local-cluster[2,1,512]",
+            nameServers=cluster.name_server,
+            topic="t",
+            rows=few,
+        )
+        found = result_of(job, log)
+        assert found["rows"] == stored(reader, "t") >= few
         assert found["different"] == found["bodies"] == few

@@ -31,7 +31,8 @@ def test_a_client_of_spark_connect_writes_and_reads(cluster, topic, tmp_path):
     }
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("connect_job.py")), json.dumps(settings)],
-        env=os.environ | environment() | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        # Compiled lightly: the JVM lives for one test.
+        env=os.environ | environment() | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
         capture_output=True,
         text=True,
         timeout=280,

@@ -1,8 +1,9 @@
 """Puts the small files of a closed day together.
 
 Whoever reads the archive must see each row once at any moment, and readers only list folders. So
-the new files are made in a hidden folder beside the old one, and the two folders change places in
-one step. Only Linux has that step, and only for local folders; elsewhere files stay as they are.
+the new files are made in a hidden folder beside the archive (within it, DuckDB would find them:
+its patterns match hidden names, too), and the folders change places in one step. Only Linux has that
+step, and only for local folders of one file system; elsewhere files stay as they are.
 """
 
 from __future__ import annotations
@@ -38,32 +39,29 @@ def compact(folder: str | Path, *, today: str | None = None) -> int:
     """
     if "://" in str(folder):
         return 0
-    root = Path(folder)
+    root = Path(folder).resolve()
     first_open = today or datetime.now(UTC).strftime("%Y-%m-%d")
     saved = 0
+    workshop = root.with_name(f".{root.name}.compacting")
+    # What a crash left behind: nothing in there is not elsewhere, too.
+    shutil.rmtree(workshop, ignore_errors=True)
     for day in sorted(root.glob("topic=*/date=*")):
-        _sweep(day)
         if day.name.removeprefix("date=") < first_open:
-            saved += _compact_day(day)
+            saved += _compact_day(day, workshop)
     return saved
 
 
-def _hidden(day: Path) -> Path:
-    return day.with_name(f".{day.name}.compacting")
-
-
-def _sweep(day: Path) -> None:
-    """Remove what a crash left behind: the hidden folder never holds rows that are not elsewhere."""
-    shutil.rmtree(_hidden(day), ignore_errors=True)
-
-
-def _compact_day(day: Path) -> int:
+def _compact_day(day: Path, workshop: Path) -> int:
     files = sorted(day.glob("*.parquet"))
     small = [path for path in files if path.stat().st_size < _SMALL]
     if len(small) < _FEW:
         return 0
-    making = _hidden(day)
-    making.mkdir()
+    making = workshop / day.name
+    try:
+        making.mkdir(parents=True)
+    except OSError as error:
+        _log.warning("%s is not compacted: no folder can be made beside it (%s)", day, error)
+        return 0
     try:
         made = _join(small, making)
         for path in files:
@@ -72,7 +70,7 @@ def _compact_day(day: Path) -> int:
         if not _exchange(making, day):
             return 0
     finally:
-        _sweep(day)
+        shutil.rmtree(workshop, ignore_errors=True)
     return len(small) - made
 
 
