@@ -311,6 +311,25 @@ def test_a_reader_takes_its_arguments_in_the_order_told(shell, target) -> None:
     assert kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
+def test_a_reader_names_what_is_wrong(shell, target) -> None:
+    topic = target.topic(1)
+    result = shell.send(Message(topic, b"x"))
+    for method, arguments, words in (
+        ("queues", (5,), "topic is 5"),
+        ("min_offset", ("q",), "queue is 'q'"),
+        ("max_offset", ("q",), "queue is 'q'"),
+        ("offset_for_time", (result.queue, math.nan), "moment is nan"),
+        ("fetch", (result.queue, 0, 0), "max_messages is 0"),
+        ("message_by_id", (None,), "message_id is None"),
+        ("message_by_id", (result.message_id,), "looked up with topic="),
+        ("messages_by_key", (topic, ""), "key is ''"),
+    ):
+        with pytest.raises(InvalidMessageError, match=words):
+            shell.ask_reader(method, *arguments)
+    with pytest.raises(InvalidMessageError, match="start is 'begin'"):
+        shell.read(topic, start="begin")
+
+
 def test_stats_and_health_tell_what_was_sent(shell, target) -> None:
     topic = target.topic()
     for _ in range(8):

@@ -319,7 +319,9 @@ def message_by_offset_id(
     try:
         place = decode_offset_message_id(offset_id)
     except ProtocolError as error:
-        raise InvalidMessageError(f"{offset_id!r} is no offset message id: {error}") from None
+        raise InvalidMessageError(
+            f"{offset_id!r} is no offset message id ({error}): a message id is looked up with topic="
+        ) from None
     host = f"[{place.host}]" if ":" in place.host else place.host
     address = instance.routes.translate(f"{host}:{place.port}")
     fields = headers.view_message(place.offset, topic=topic)

@@ -24,7 +24,8 @@ from rocketwire.core.pull import (
     read_pull,
     read_queues,
 )
-from rocketwire.errors import BrokerError, InvalidMessageError, RocketMQError, TransportError
+from rocketwire.core.read_arguments import epoch_of
+from rocketwire.errors import BrokerError, RocketMQError, TransportError
 from rocketwire.message import MessageQueue, StoredMessage
 from rocketwire.wire.command import Reply
 
@@ -53,23 +54,8 @@ def resolve(
         return (yield from min_offset(instance, queue, deadline))
     if position == "latest":
         return (yield from max_offset(instance, queue, deadline))
-    moment = _moment(position)
+    moment = epoch_of(position, "the position")
     return (yield from offset_for_time(instance, queue, moment, group, deadline))
-
-
-def _moment(position: object) -> float:
-    if isinstance(position, datetime):
-        if position.tzinfo is None:
-            raise InvalidMessageError(
-                f"the position {position!r} has no time zone: say which, e.g. tzinfo=UTC"
-            )
-        return position.timestamp()
-    if isinstance(position, (int, float)) and not isinstance(position, bool):
-        return float(position)
-    raise InvalidMessageError(
-        f"the position is {position!r}: 'earliest', 'latest', an aware datetime, epoch seconds, "
-        "or offsets by queue"
-    )
 
 
 @dataclass(slots=True)

@@ -10,6 +10,15 @@ from typing import Any
 from rocketwire.config import ReaderConfig
 from rocketwire.core import pull
 from rocketwire.core.pull import Fetched, tag_filter
+from rocketwire.core.read_arguments import (
+    check_fetch,
+    check_id,
+    check_key,
+    check_queue,
+    check_reading,
+    check_topic,
+    epoch_of,
+)
 from rocketwire.core.reading import Position, Reading
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import MessageQueue, StoredMessage
@@ -45,25 +54,26 @@ class Reader(BlockingClient[ReaderConfig]):
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of a topic that can be read."""
+        check_topic(topic)
         deadline = self._deadline()
         return self._run(pull.read_queues(self._instance, topic, deadline))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """The first offset that the queue still has."""
+        check_queue(queue)
         deadline = self._deadline()
         return self._run(pull.min_offset(self._instance, queue, deadline))
 
     def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
+        check_queue(queue)
         deadline = self._deadline()
         return self._run(pull.max_offset(self._instance, queue, deadline))
 
     def offset_for_time(self, queue: MessageQueue, moment: datetime | float) -> int:
         """The first offset that was stored at or after a moment; the end if there is none."""
-        if isinstance(moment, datetime):
-            if moment.tzinfo is None:
-                raise InvalidMessageError(f"moment is {moment!r} without a time zone: say which")
-            moment = moment.timestamp()
+        check_queue(queue)
+        moment = epoch_of(moment, "moment")
         deadline = self._deadline()
         operation = pull.offset_for_time(
             self._instance, queue, moment, self._config.group, deadline
@@ -88,6 +98,7 @@ class Reader(BlockingClient[ReaderConfig]):
             wait: seconds to wait for the first message if there is none yet.
             tags: ``TagA || TagB``; all by default.
         """
+        check_fetch(queue, offset, max_messages, wait)
         limit = wait + (pull.HOLD_SLACK if wait else 0.0) + self._config.pull_timeout
         self._deadline()
         operation = pull.fetch(
@@ -121,8 +132,7 @@ class Reader(BlockingClient[ReaderConfig]):
             follow: go on for ever, with what comes.
         """
         self._deadline()
-        if follow and end is not None:
-            raise InvalidMessageError("follow and end exclude one another: give one of them")
+        check_reading(topic, start, end, follow=follow)
         reading = Reading(
             self._instance,
             group=self._config.group,
@@ -157,6 +167,7 @@ class Reader(BlockingClient[ReaderConfig]):
         Raises:
             InvalidMessageError: the id is malformed, or there is no such message.
         """
+        check_id(message_id)
         deadline = self._deadline()
         if topic is None:
             operation = pull.message_by_offset_id(self._instance, message_id, deadline)
@@ -177,6 +188,7 @@ class Reader(BlockingClient[ReaderConfig]):
         unique: bool = False,
     ) -> tuple[StoredMessage, ...]:
         """Messages that have a key, from the brokers' indexes, oldest first."""
+        check_key(topic, key, max_messages)
         deadline = self._deadline()
         operation = pull.messages_by_key(
             self._instance,
