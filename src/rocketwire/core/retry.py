@@ -135,6 +135,8 @@ def what_happened(error: Exception, waited: float) -> str:
             return deed
         return f"could not be reached ({error})"
     if isinstance(error, ConnectionLostError):
+        if isinstance(error.__cause__, RemoteProtocolError):  # we did, and had a reason
+            return what_happened(error.__cause__, waited)
         return f"closed the connection {'without an answer' if error.written else 'at once'}"
     if isinstance(error, BrokerError):
         name = f"{error.code_name} ({error.code})" if error.code_name else f"code {error.code}"

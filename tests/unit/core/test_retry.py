@@ -150,9 +150,16 @@ def refused():
     return error
 
 
+def disconnected():
+    error = ConnectionLostError("x", written=True)
+    error.__cause__ = RemoteProtocolError("junk")
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
+        (disconnected(), "answered with something else than the protocol (junk)"),
         (RequestTimeoutError("x", written=True), "gave no answer in 1.0 s"),
         (RequestTimeoutError("x"), "could not be reached in 1.0 s"),
         (refused(), "refused the connection"),
