@@ -43,6 +43,9 @@ IDLE_LIMIT: Final = 60.0
 _SILENCE: Final = 0.5
 #: Bytes gathered in one tick before they are written without waiting for its end.
 _GATHER: Final = 64 * 1024
+#: Pieces of this size on average are written as they are: copies of batches of 128 KiB make the
+#: allocator return memory and ask for it again, for up to a tenth of a batch's CPU time.
+_LARGE: Final = 16 * 1024
 #: A sweep looks at every request in flight. Spacing sweeps by this much for each of them keeps the
 #: cost under a tenth of the time, for a lateness of 10 ms when 10,000 are in flight.
 _SWEEP_SPACING: Final = 1e-6
@@ -242,10 +245,12 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         self.tell_written()
         if self._out and self._transport is not None:
-            data = b"".join(self._out)
-            self._out.clear()
-            self._out_size = 0
-            self._transport.write(data)
+            out, size = self._out, self._out_size
+            self._out, self._out_size = [], 0
+            if size > _LARGE * len(out):
+                self._transport.writelines(out)
+            else:
+                self._transport.write(b"".join(out))
 
     def _advance_line(self) -> None:
         """Hand over what waits, until the transport has enough of it."""

@@ -46,6 +46,8 @@ Messages: TypeAlias = Message | Sequence[Message]
 #: Submits in a row after which the loop gets its turn: answers are read while messages are still
 #: being handed over, and their latency is the broker's, not ours.
 _BURST: Final = 128
+#: The same where they travel in lots: those take a quarter of the time, and lots are not cut short.
+_BURST_IN_LOTS: Final = 512
 
 
 class AsyncProducer(AsyncClient[ProducerConfig]):
@@ -83,6 +85,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._sender = Sender(instance, config, positions, reporting.hooks)
         limits = (self._driver.loop, config.max_in_flight, config.max_in_flight_bytes)
         self._burst = 0
+        self._in_a_row = _BURST if config.auto_batch is None else _BURST_IN_LOTS
         lane = express_for(self._sender, SendMode.ASYNC)
         self._sending = None if lane is None else SendOffice(lane, self._driver)
         self._submitting: SubmitOffice | None = None
@@ -272,7 +275,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
         self._burst += 1
-        if self._burst >= _BURST:  # before anything is handed over: this may be cancelled
+        if self._burst >= self._in_a_row:  # before anything is handed over: this may be cancelled
             await self._take_turns()
         if queue is None and selector is None and timeout is None and type(message) is Message:
             delivery = self._hand_in(message)

@@ -69,6 +69,31 @@ def test_requests_of_one_tick_leave_in_one_write(run, driving):
     run(main())
 
 
+def test_large_and_small_requests_arrive_whole_and_in_order(run, serve, driving):
+    async def main():
+        sizes = [10, 200_000, 10, 10, 16_384, 40_000, 1_000_000, 0, 70_000, 5, 131_072]
+        sent = [bytes([number]) * size for number, size in enumerate(sizes)]
+        seen = []
+
+        async def script(peer):
+            while True:
+                command = await peer.request()
+                seen.append(bytes(command.body))
+                peer.answer(command)
+
+        async with serve(script) as server, driving() as driver:
+            deadline = time.monotonic() + 30
+            operations = [invoke(server.address, Command(7, body=body), deadline) for body in sent]
+            await asyncio.gather(*(driver.run(operation) for operation in operations))
+            again = asyncio.gather(
+                *(driver.run(invoke(server.address, Command(7, body=b), deadline)) for b in sent)
+            )
+            assert len(await again) == len(sent)
+        assert seen == sent * 2
+
+    run(main())
+
+
 def test_replies_may_come_byte_by_byte(run, serve, driving):
     async def drip(peer):
         command = await peer.request()
