@@ -123,6 +123,8 @@ def what_happened(error: Exception, waited: float) -> str:
     >>> what_happened(RequestTimeoutError("", written=True), 1.0)
     'gave no answer in 1.0 s'
     """
+    if isinstance(error, ConnectionLostError) and isinstance(error.__cause__, RemoteProtocolError):
+        error = error.__cause__  # it was us who closed it, and that was the reason
     if isinstance(error, RequestTimeoutError):
         deed = "gave no answer" if error.written else "could not be reached"
         return f"{deed} in {span(waited)}"
@@ -135,8 +137,6 @@ def what_happened(error: Exception, waited: float) -> str:
             return deed
         return f"could not be reached ({error})"
     if isinstance(error, ConnectionLostError):
-        if isinstance(error.__cause__, RemoteProtocolError):  # we did, and had a reason
-            return what_happened(error.__cause__, waited)
         return f"closed the connection {'without an answer' if error.written else 'at once'}"
     if isinstance(error, BrokerError):
         name = f"{error.code_name} ({error.code})" if error.code_name else f"code {error.code}"
