@@ -137,24 +137,24 @@ class PropertyTable:
     """
 
     def __init__(self, texts: Any) -> None:
-        texts = _end_every_row(texts)
         self._rows = len(texts)
+        self._found: _Items | None = None
+        self._grid: Grid | EvenGrid | None = None
+        if texts.offset == 0 and offsets_of(texts)[0] == 0:
+            self._hold(texts)
+            self._grid = find_even_grid(self._data, self._offsets)
+        if self._grid is None:
+            self._hold(_end_every_row(texts))
+            self._marks, self._kinds = _separators(self._data)
+            if _take_turns(self._kinds):
+                self._grid = find_grid(self._data, self._marks, self._offsets)
+        _check_text(self._data)
+
+    def _hold(self, texts: Any) -> None:
         used = offsets_of(texts)
         self._buffer = texts.buffers()[2] if len(texts) else None
-        data = data_of(texts)[: used[-1]]
-        if len(data) and int(data.max()) >= 0x80:
-            try:
-                data.tobytes().decode()
-            except UnicodeDecodeError as error:
-                raise TextError(str(error)) from None
-        self._data = data
+        self._data = data_of(texts)[: used[-1]]
         self._offsets = used.astype(np.int64)
-        self._found: _Items | None = None
-        self._grid: Grid | EvenGrid | None = find_even_grid(data, self._offsets)
-        if self._grid is None:
-            self._marks, self._kinds = _separators(data)
-            if _take_turns(self._kinds):
-                self._grid = find_grid(data, self._marks, self._offsets)
 
     @property
     def _items(self) -> _Items:
@@ -220,6 +220,14 @@ class PropertyTable:
         offsets = np.arange(0, (self._rows + 1) * len(chosen), len(chosen), dtype=np.int32)
         names, values = grid.entries(self._buffer, chosen)
         return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(PROPERTIES)
+
+
+def _check_text(data: Bytes) -> None:
+    if len(data) and int(data.max()) >= 0x80:
+        try:
+            data.tobytes().decode()
+        except UnicodeDecodeError as error:
+            raise TextError(str(error)) from None
 
 
 def _end_every_row(texts: Any) -> Any:
