@@ -184,7 +184,6 @@ class Connection(asyncio.Protocol):
         """Write a parcel that gets no answer. Only while ``is_ready``."""
         now = self._last_used = parcel.began
         self._write(b"", parcel.frame(self.session.next_opaque()))
-        parcel.written(now, self.session.unanswered)
         settle_oneway(parcel, now)
 
     def write_oneway(self, call: Call) -> None:

@@ -43,6 +43,8 @@ class Judge(ABC):
 
     #: A calm broker's answer that took no longer than this needs no judgement.
     quick: float = -FOREVER
+    #: Whether anything follows from a oneway request that was written.
+    heeds_oneway = False
     walk: Walk
 
     def __init__(

@@ -21,6 +21,8 @@ from rocketwire.message import MessageQueue
 class JavaJudge(Judge):
     """A broker is left out for a time that a table gives for the latency of its last send."""
 
+    heeds_oneway = True
+
     def __init__(
         self,
         policy: FaultPolicy,
@@ -134,6 +136,7 @@ class NoJudge(JavaJudge):
     """Measures, never isolates."""
 
     quick = FOREVER
+    heeds_oneway = False
 
     def __init__(
         self,

@@ -76,6 +76,8 @@ class FaultTable:
         self._entries: dict[str, Entry] = {}
         self._judge = _judge_for(policy, self._entries, self.watch, random.random, probing=probing)
         self._quick = self._judge.quick
+        #: Whether ``settled`` matters for a oneway request of which the table has not heard.
+        self.heeds_oneway: Final = self._judge.heeds_oneway
         self._smoothing = policy.smoothing
         self._on_isolated = on_isolated
         self._on_returned = on_returned

@@ -25,7 +25,7 @@ def send(express: Express, message: Message, pool: Pool, driver: Driver) -> Send
     if parcel is None:
         return None
     try:
-        connection = pool.take(parcel.stop.address, parcel.deadline)
+        connection = pool.take(parcel.stop.address, parcel.deadline, parcel.began)
         try:
             answer = connection.exchange(parcel)
         except BaseException:
@@ -55,7 +55,7 @@ def send_oneway(express: Express, message: Message, pool: Pool, driver: Driver) 
     if parcel is None:
         return False
     try:
-        connection = pool.take(parcel.stop.address, parcel.deadline)
+        connection = pool.take(parcel.stop.address, parcel.deadline, parcel.began)
         try:
             connection.write_parcel(parcel)
         except BaseException:

@@ -28,18 +28,14 @@ class FrameBuffer:
     After it has raised, the stream can't be trusted and the connection must be closed.
     """
 
-    __slots__ = ("_chunks", "_held", "_needed", "limit")
+    __slots__ = ("_chunks", "_needed", "held", "limit")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self.limit = limit
         self._chunks: list[bytes] = []
-        self._held = 0
+        #: Bytes of a frame that is not complete yet.
+        self.held = 0
         self._needed = 0
-
-    @property
-    def held(self) -> int:
-        """Bytes of a frame that is not complete yet."""
-        return self._held
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take what was read; return the frames that are complete now.
@@ -47,16 +43,16 @@ class FrameBuffer:
         Raises:
             RemoteProtocolError: a length is impossible or beyond the limit.
         """
-        if self._held:
+        if self.held:
             # Chunks are joined once the frame is whole, so that a large frame which comes in
             # small pieces costs linear time.
             self._chunks.append(data)
-            self._held += len(data)
-            if self._held < self._needed:
+            self.held += len(data)
+            if self.held < self._needed:
                 return []
             data = b"".join(self._chunks)
             self._chunks.clear()
-            self._held = 0
+            self.held = 0
         elif len(data) >= 8:
             # One whole frame is what whoever waits for one answer reads.
             (length,) = _unpack_length(data)
@@ -85,6 +81,6 @@ class FrameBuffer:
         if position < end:
             rest = data[position:] if position else data
             self._chunks.append(rest)
-            self._held = len(rest)
+            self.held = len(rest)
             self._needed = needed
         return frames

@@ -9,6 +9,7 @@ import pytest
 from rocketwire import Message, Outcome, Producer, SendFailedError, SendStatus
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.sync import express
+from rocketwire.sync.connection import Connection
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_a_refusal_has_its_outcome(cluster, producer) -> None:
 
 
 def test_an_interrupted_send_leaves_nothing_in_flight(cluster, producer, monkeypatch) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     connections = [c for idle in producer._pool._idle.values() for c in idle]
@@ -94,6 +95,26 @@ def test_a_oneway_message_arrives_and_leaves_nothing_in_flight(cluster, producer
         producer.send(Message("orders", b"last"))
     bodies = [m.body for m in cluster.messages("orders")]
     assert {b"one", b"two", b"three"} <= set(bodies)
+
+
+def test_a_large_message_is_known_to_be_under_way_while_it_is_written(cluster, monkeypatch) -> None:
+    counts: dict[int, int] = {}
+    write_all = Connection._write_all
+
+    def watched(self: Connection, left: bytes, *how: object, **more: object) -> None:
+        if len(left) > 100:
+            counts[len(left) > 8192] = sum(h.in_flight for h in producer.health())
+        write_all(self, left, *how, **more)
+
+    options = {"group": "large", "background": False, "compress_over": 0}
+    with Producer(cluster.name_server, **options) as producer:
+        for _ in range(4):
+            producer.send(Message("orders", b"warm-up"))
+        monkeypatch.setattr(Connection, "_write_all", watched)
+        assert by_lane(producer, b"small")
+        assert by_lane(producer, b"x" * 10_000)
+        assert counts == {False: 0, True: 1}
+        assert [h.in_flight for h in producer.health()] == [0, 0]
 
 
 def test_a_oneway_message_that_can_not_be_written_is_an_error(cluster, producer) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rocketwire import RemoteProtocolError
 from rocketwire.wire import reply_layout
 from rocketwire.wire.command import BINARY, Command, Reply, encode_command
-from rocketwire.wire.reply_layout import Layout, stored_in_binary
+from rocketwire.wire.reply_layout import Layout, stored_in_binary, stored_numbers
 
 _EXT = {
     "queueId": "3",
@@ -158,10 +158,36 @@ def test_an_answer_that_says_stored_is_told_by_its_first_and_last_bytes(opaque: 
 def test_any_other_answer_is_not_taken_for_it(changes: dict[str, Any]) -> None:
     frame = _bare(**({"opaque": 7} | changes))
     assert _layout().stored_number(frame) == 0
+    assert not _is_expected(frame, 7)
 
 
 def test_a_body_behind_the_header_is_not_taken_for_it() -> None:
     assert _layout().stored_number(_frame()) == 0
+    assert not _is_expected(_frame(), 7)
+
+
+def _is_expected(frame: bytes, opaque: int) -> bool:
+    """Whether one who waits for that number takes it for his answer, read in one go."""
+    layout = _layout()
+    return layout.says_stored(struct.pack(">I", len(frame)) + frame, layout.ending(opaque))
+
+
+def test_an_answer_that_is_expected_is_told_by_its_number() -> None:
+    assert _is_expected(_bare(41), 41)
+    assert not _is_expected(_bare(141), 41)
+    assert not _is_expected(_bare(41), 141)
+    layout, frame = _layout(), _bare(41)
+    for length in (len(frame) - 1, len(frame) + 1):  # more or less than one frame
+        data = struct.pack(">I", length) + frame
+        assert not layout.says_stored(data, layout.ending(41))
+    as_binary = struct.pack(">I", len(frame)) + b"\x01" + frame[1:]
+    assert not layout.says_stored(as_binary, layout.ending(41))
+
+
+def test_many_answers_are_told_as_one_by_one() -> None:
+    frames = [_bare(5), _frame(6), _bare(7, code=1), _bare(opaque="x"), _binary(opaque=8), _bare(9)]
+    assert stored_numbers(_layout(), frames) == [5, 0, 0, 0, 8, 9]
+    assert stored_numbers(None, frames) == [0, 0, 0, 0, 8, 0]
 
 
 def test_a_layout_without_a_place_tells_nothing() -> None:
