@@ -55,7 +55,7 @@ def _against_broker(chosen: argparse.Namespace) -> list[Row]:
     with broker.stage(tuple(chosen.against.split(","))) as found:
         broker.warm_up(found)
         for name, paths in broker.groups(found, _BODY, chosen.scale).items():
-            rows += contest(name, paths, chosen.rounds)
+            rows += contest(name, paths, chosen.rounds, settle=found.settle)
     return rows
 
 

@@ -83,10 +83,23 @@ def figure(sample: Sample, measure: Measure) -> float:
     return sample.p50
 
 
+def _at_once() -> None:
+    """There is nothing to wait for between two paths."""
+
+
 def contest(
-    name: str, paths: Sequence[Path], rounds: int, *, seed: int = 1, quiet: bool = False
+    name: str,
+    paths: Sequence[Path],
+    rounds: int,
+    *,
+    seed: int = 1,
+    quiet: bool = False,
+    settle: Callable[[], object] = _at_once,
 ) -> list[Row]:
-    """Run all paths in every round. A path that fails is told and left out."""
+    """Run all paths in every round. A path that fails is told and left out.
+
+    ``settle`` waits before each path until what the one before it left to be done is done.
+    """
     order = list(paths)
     taken: dict[str, list[Sample]] = {path.name: [] for path in paths}
     shuffle = random.Random(seed).shuffle
@@ -100,6 +113,7 @@ def contest(
                     file=sys.stderr,
                 )
             try:
+                settle()
                 taken[path.name].append(path.run())
             except Exception as error:
                 print(f"\n{name}: {path.name} failed: {error!r}", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 
@@ -16,7 +17,7 @@ from bench.rounds import Path, contest
 from bench.samples import Sample, Stopwatch
 
 from bench import acker as acker_module
-from bench import floor, ours
+from bench import broker, floor, ours
 
 
 def sample(rate: float = 100.0, p50: float | None = None) -> Sample:
@@ -69,6 +70,27 @@ def test_a_path_that_fails_is_left_out_and_the_others_go_on(capsys) -> None:
     assert [row.name for row in rows] == ["good"]
     assert rows[0].ratios == ()
     assert "no broker here" in capsys.readouterr().err
+
+
+def test_every_path_begins_when_the_one_before_has_settled() -> None:
+    told: list[str] = []
+
+    def run() -> Sample:
+        told.append("run")
+        return sample()
+
+    paths = [Path("one", run), Path("two", run)]
+    contest("c", paths, rounds=2, quiet=True, settle=lambda: told.append("settle"))
+    assert told == ["settle", "run"] * 4
+
+
+def test_a_broker_has_settled_when_its_queues_stand_still() -> None:
+    ends = iter([{0: 5}, {0: 7}, {0: 8}, {0: 8}, {0: 9}])
+    broker._settle(lambda: next(ends), pause=0.0)
+    assert next(ends) == {0: 9}
+    numbers = itertools.count()
+    broker._settle(lambda: next(numbers), limit=0.0, pause=0.0)
+    assert next(numbers) == 1
 
 
 def test_quantiles_of_a_run() -> None:
