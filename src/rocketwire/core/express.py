@@ -108,11 +108,11 @@ class Parcel(Flight):
 
     def frame(self, opaque: int) -> bytes:
         """The request, body included."""
-        body = self.message.body
+        stop = self.stop
         if self.properties is None:
-            return self.stop.frames.frame(opaque, self.moment[2], self.number, body)
-        request = self.stop.target.request(self.outgoing(), self.moment[0])
-        return request.head(opaque, self.stop.flag) + body
+            return stop.frames.frame(opaque, self.moment[2], self.number, self.message.body)
+        request = stop.target.request(self.outgoing(), self.moment[0])
+        return request.head(opaque, stop.flag) + self.message.body
 
     @property
     def message_id(self) -> str:
@@ -257,10 +257,12 @@ class Express:
             InvalidMessageError: something is wrong with the message.
         """
         extras = message.extras
-        if (extras is not PLAIN and extras.sharding_key is not None) or not (
-            0 < len(message.body) < self._too_large
-        ):
+        if not 0 < len(message.body) < self._too_large:
             return None
+        if extras is not PLAIN:
+            if extras.sharding_key is not None:
+                return None
+            check_message(message, self._max_size)
         now, watch = self._clock(), self._watch
         lane = self._lanes.get(message.topic)
         if (
@@ -276,15 +278,12 @@ class Express:
         moment, until = self._moment
         if now >= until:
             moment = self._look_at_clock(now)
-        if extras is not PLAIN:
-            check_message(message, self._max_size)
         parcel = _new(kind)
         parcel.message = message
         parcel.moment = moment
         parcel.number = self._next_number() & 0xFFFF
-        if extras is PLAIN:
-            parcel.properties = None
-        else:
+        parcel.properties = None
+        if extras is not PLAIN:
             parcel.properties = self._sender.encoder.properties(message, parcel.message_id)
         stops = lane.stops
         parcel.stop = stop = stops[self._positions.next(lane.topic) % len(stops)]

@@ -121,23 +121,23 @@ class FaultTable:
 
     def answered(self, flight: Flight, now: float) -> None:
         """A good reply was read at ``now``."""
-        entry = flight.entry
+        entry, written_at = flight.entry, flight.written_at
+        latency = now - (flight.began if written_at == NEVER else written_at)
+        net = latency - flight.allowance
+        if net < 0.0:  # noqa: PLR1730  a call of max() on every send costs more
+            net = 0.0
         with self._lock:
             entry.flights.pop(flight, None)
-            written_at = flight.written_at
-            latency = now - (flight.began if written_at == NEVER else written_at)
             entry.last_latency = latency
             entry.recent.append(latency)
-            latency -= flight.allowance
-            if latency < 0.0:  # noqa: PLR1730  a call of max() on every send costs more
-                latency = 0.0
-            if entry.calm and latency <= self._quick and flight.epoch == entry.epoch:
-                entry.smoothed += self._smoothing * (latency - entry.smoothed)
+            if entry.calm and net <= self._quick and flight.epoch == entry.epoch:
+                smoothed = entry.smoothed
+                entry.smoothed = smoothed + self._smoothing * (net - smoothed)
                 entry.samples += 1
                 if written_at > entry.proof:  # noqa: PLR1730
                     entry.proof = written_at
                 return
-            self._judge.answered(entry, flight, latency, now)
+            self._judge.answered(entry, flight, net, now)
             notices = self._release(flight, now)
         self._tell(notices)
 

@@ -144,9 +144,10 @@ class Connection:
         opaque = self._opaque = self._opaque % 0x7FFFFFFF + 1
         frame, deadline, usual = parcel.frame(opaque), parcel.deadline, self._usual
         now, size = self._clock(), len(frame)
+        is_limited = self._least <= deadline - now <= self._most
         if size > _AT_ONCE:
             parcel.written(now, size)
-        self._write_all(frame, deadline)
+        self._write_all(frame, deadline, is_limited=is_limited)
         # Done while the broker works: when the answer is here, every µs counts.
         if size <= _AT_ONCE:
             parcel.written(now, size)
@@ -185,9 +186,10 @@ class Connection:
         self._opaque = self._opaque % 0x7FFFFFFF + 1
         frame = parcel.frame(self._opaque)
         self.used_at = now = self._clock()
+        is_limited = self._least <= parcel.deadline - now <= self._most
         if len(frame) > _AT_ONCE:
             parcel.written(now, len(frame))
-        self._write_all(frame, parcel.deadline)
+        self._write_all(frame, parcel.deadline, is_limited=is_limited)
 
     def write(self, request: Request, deadline: float, flight: Flight | None) -> int:
         """Write a request; returns its opaque number."""
@@ -215,12 +217,26 @@ class Connection:
             self._write_all(body, deadline, some_left=True)
 
     def _write_all(
-        self, left: bytes | memoryview, deadline: float, *, some_left: bool = False
+        self,
+        left: bytes | memoryview,
+        deadline: float,
+        *,
+        some_left: bool = False,
+        is_limited: bool = False,
     ) -> None:
-        """Write it; ``some_left`` means that bytes of the same request have left before."""
+        """Write it.
+
+        Args:
+            left: what is to be written.
+            deadline: until when.
+            some_left: whether bytes of the same request have left before.
+            is_limited: whether the limit that the kernel has is good enough for the first call.
+        """
         while True:
             try:
-                self._set_limit(deadline)
+                if not is_limited:
+                    self._set_limit(deadline)
+                is_limited = False
                 count = self._socket.send(left)
             except RequestTimeoutError:  # a TimeoutError, too, so it comes first
                 raise RequestTimeoutError(
@@ -420,7 +436,10 @@ class Pool:
         if self._is_closed:
             connection.close()
             return
-        self._idle.setdefault(connection.address, []).append(connection)
+        try:
+            self._idle[connection.address].append(connection)
+        except KeyError:
+            self._idle.setdefault(connection.address, []).append(connection)
 
     def drop(self, address: str) -> None:
         """Close what is idle to an address that nobody advertises any more."""
