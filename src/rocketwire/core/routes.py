@@ -86,6 +86,8 @@ class RouteTable:
         #: dictionary's own method.
         self.get: Callable[[str], TopicEntry | None] = self._entries.get
         self._addresses: dict[str, dict[int, str]] = {}
+        #: In how many routes a broker appears.
+        self._mentions: dict[str, int] = {}
         self._lookups: dict[str, Gate] = {}
 
     def topics(self) -> tuple[str, ...]:
@@ -124,15 +126,14 @@ class RouteTable:
                 return RouteChange(old, old.queues, is_change=False, moved=())
             entry = self._make(topic, route, is_fallback=is_fallback, now=now)
             self._entries[topic] = entry
-            moved = self._rebuild_addresses()
+            moved = self._readdress(old, entry)
         before = old.queues if old is not None else None
         return RouteChange(entry, before, is_change=True, moved=moved)
 
     def forget(self, topic: str) -> None:
         """The topic is gone."""
         with self._lock:
-            self._entries.pop(topic, None)
-            self._rebuild_addresses()
+            self._readdress(self._entries.pop(topic, None), None)
 
     def _make(self, topic: str, route: TopicRoute, *, is_fallback: bool, now: float) -> TopicEntry:
         listed = publish_queues(self._display(topic), route)
@@ -154,18 +155,30 @@ class RouteTable:
             return self._map(address)
         return self._map.get(address, address)
 
-    def _rebuild_addresses(self) -> tuple[str, ...]:
-        fresh: dict[str, dict[int, str]] = {}
-        # Newest last, so that the newest answer wins where topics disagree.
-        for entry in sorted(self._entries.values(), key=lambda e: e.fetched_at):
-            for data in entry.route.brokers:
-                fresh[data.broker] = {i: self.translate(a) for i, a in data.addresses.items()}
-        old, self._addresses = self._addresses, fresh
-        return tuple(
-            broker
-            for broker, by_id in fresh.items()
-            if broker in old and old[broker].get(MASTER) != by_id.get(MASTER)
-        )
+    def _readdress(self, old: TopicEntry | None, new: TopicEntry | None) -> tuple[str, ...]:
+        """Take over the addresses of a route, and leave out brokers that no route has any more.
+
+        The newest answer wins where topics disagree. Only what changed is looked at: going
+        through all routes for each of ten thousand topics would take minutes.
+
+        Returns:
+            The brokers whose master has another address now.
+        """
+        fresh, mentions = dict(self._addresses), self._mentions
+        moved: list[str] = []
+        for data in () if new is None else {d.broker: d for d in new.route.brokers}.values():
+            broker, by_id = data.broker, {i: self.translate(a) for i, a in data.addresses.items()}
+            before = fresh.get(broker)
+            if before is not None and before.get(MASTER) != by_id.get(MASTER):
+                moved.append(broker)
+            fresh[broker] = by_id
+            mentions[broker] = mentions.get(broker, 0) + 1
+        for broker in () if old is None else {data.broker for data in old.route.brokers}:
+            mentions[broker] -= 1
+            if not mentions[broker]:
+                del mentions[broker], fresh[broker]
+        self._addresses = fresh
+        return tuple(moved)
 
     def begin_lookup(self, topic: str) -> tuple[Gate, bool]:
         """Join the lookup that is under way for a topic, or begin one (then True)."""

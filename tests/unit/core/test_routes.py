@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.core.world import NAME_SERVER, World, address, route_of
 
 from rocketwire.core.lookup import ask_name_servers, locate_topic, refresh_topic
+from rocketwire.core.routes import RouteTable
 from rocketwire.errors import ConfigError, NameServerUnavailableError, RouteError
 from rocketwire.message import MessageQueue
 from rocketwire.testing.simulated_network import Hang, Refuse
+from rocketwire.testing.simulation import SimulatedLock
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.route import BrokerData, QueueData, TopicRoute
 
@@ -205,3 +211,54 @@ def test_addresses_are_translated_by_mapping_and_by_function() -> None:
         world = World(1, address_map=mapping)
         entry = refresh(world)
         assert entry.masters == {"broker-a": "10.9.9.9:1"}
+
+
+def test_a_route_costs_the_same_however_many_topics_are_known() -> None:
+    translated: list[str] = []
+    table = RouteTable(
+        clock=lambda: 0.0,
+        lock=SimulatedLock(),
+        address_map=lambda a: (translated.append(a), a)[1],
+    )
+    costs = set()
+    for number in range(50):
+        table.update(f"t{number}", route_of({"broker-a": 4, "broker-b": 4}))
+        costs.add(len(translated))
+        translated.clear()
+    assert len(costs) == 1
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["t1", "t2", "t3"]),
+            st.one_of(
+                st.none(),
+                st.dictionaries(
+                    st.sampled_from(["broker-a", "broker-b", "broker-c"]), st.integers(1, 3)
+                ),
+            ),
+        )
+    )
+)
+def test_brokers_are_those_of_all_routes_at_the_address_that_came_last(history) -> None:
+    moments = count()
+    table = RouteTable(clock=lambda: float(next(moments)), lock=SimulatedLock())
+    routes: dict[str, dict[str, int]] = {}
+    latest: dict[str, str] = {}
+    for topic, brokers in history:
+        if brokers is None:
+            table.forget(topic)
+            routes.pop(topic, None)
+        else:
+            where = {broker: f"10.0.0.{n}:10911" for broker, n in brokers.items()}
+            renamed = {broker.replace("-", "_"): address for broker, address in where.items()}
+            change = table.update(topic, route_of(dict.fromkeys(brokers, 4), **renamed))
+            known = {b for found in routes.values() for b in found}
+            if change.is_change:
+                moved = {b for b, at in where.items() if b in known and latest[b] != at}
+                assert set(change.moved) == moved
+                latest |= where
+            routes[topic] = brokers
+        assert table.brokers() == {b for found in routes.values() for b in found}
+        assert table.masters() == {b: latest[b] for b in table.brokers()}
