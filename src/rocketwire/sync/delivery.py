@@ -218,7 +218,14 @@ class Room:
 
     def take(self, messages: int, size: int, timeout: float) -> bool:
         """Take room, waiting for it; False if there was none in time."""
-        wanted = (messages, size)
+        with self.lock:  # a condition is entered at twice the cost
+            if not self._line and self._fits(messages, size):
+                self.held += messages
+                self._held_bytes += size
+                return True
+        return self._take_in_turn((messages, size), timeout)
+
+    def _take_in_turn(self, wanted: tuple[int, int], timeout: float) -> bool:
         with self._changed:
             if not self._may_enter(wanted) and not self._must_not_wait():
                 self._line.append(wanted)
@@ -229,8 +236,8 @@ class Room:
                     self._line = [other for other in self._line if other is not wanted]
                     if self._line:
                         self._changed.notify_all()
-            self.held += messages
-            self._held_bytes += size
+            self.held += wanted[0]
+            self._held_bytes += wanted[1]
             return True
 
     def _may_enter(self, wanted: tuple[int, int]) -> bool:
