@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import pull_server as pulls
+from bench.acker import built
 from rocketwire.columns import read_table
 from rocketwire.sync.reader import Reader
 
@@ -15,7 +16,7 @@ def test_all_rows_of_all_queues_are_read_in_order(
 ) -> None:
     if kind == "Python":
         monkeypatch.setattr(pulls, "built", lambda _source: None)
-    elif pulls.built(pulls.C_SOURCE) is None:
+    elif built(pulls.C_SOURCE) is None:
         pytest.skip("no C compiler")
     with (
         pulls.pull_server(2500, 100, queues=2, size=50) as server,
