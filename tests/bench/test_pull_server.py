@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from bench.acker import built
 
 from bench import pull_server as pulls
-from bench.acker import built
 from rocketwire.columns import read_table
 from rocketwire.sync.reader import Reader
 
