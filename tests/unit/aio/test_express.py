@@ -194,3 +194,41 @@ def test_a_connection_lost_in_flight_is_maybe_stored(run, cluster, how):
             assert producer.stats().in_flight == 0
 
     run(main())
+
+
+def test_a_message_that_is_given_up_before_it_leaves_is_forgotten_by_the_fault_table(run, cluster):
+    async def main():
+        async with make(cluster) as producer:
+            await producer.send(Message("orders", "warm-up"))
+            delivery = await producer.submit(Message("orders", "x"))
+            assert type(delivery) is ExpressDelivery
+            delivery.cancel()  # in the tick in which it was submitted
+            with pytest.raises(SendFailedError) as failed:
+                await delivery
+            assert failed.value.outcome is Outcome.MAYBE_STORED
+            await producer.send(Message("orders", "behind it"))
+            assert [h.in_flight for h in producer.health()] == [0]
+            assert producer.stats().in_flight == 0
+
+    run(main())
+
+
+def test_answers_to_awaited_and_submitted_messages_may_come_in_the_same_bytes(run, cluster):
+    async def main():
+        async with make(cluster) as producer:
+            await producer.send(Message("orders", "warm-up"))
+            async with Held(producer) as held:
+                waiting = []
+                for number in range(2):
+                    waiting.append(asyncio.create_task(producer.send(Message("orders", "a"))))
+                    await held.arrived()
+                    waiting.append(await producer.submit(Message("orders", f"{number}")))
+                    await held.arrived()
+            results = [await each for each in waiting]
+            assert len({(r.queue, r.offset) for r in results}) == 4
+            stats = producer.stats()
+            assert (stats.sent, stats.messages, stats.in_flight) == (5, 5, 0)
+            assert [b.answers for b in stats.brokers] == [5]
+            assert [h.in_flight for h in producer.health()] == [0]
+
+    run(main())
