@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -122,3 +123,23 @@ def test_a_plain_server_fails_the_handshake(ca_file) -> None:
 def test_a_file_that_is_not_there_is_named(serve, files, words) -> None:
     with pytest.raises(ConfigError, match=words):
         call(serve(), Tls(**files))
+
+
+def test_a_server_that_never_answers_the_handshake_is_left_in_time(ca_file) -> None:
+    over = threading.Event()
+    server = Peer(lambda _: over.wait(60))
+    connector = Connector(
+        clock=time.monotonic, connect_timeout=0.2, tls=Tls(ca_file=ca_file), max_frame=1 << 24
+    )
+    try:
+        with pytest.raises(ConnectFailedError, match="no end of the TLS handshake in time"):
+            connector.connect(server.address, time.monotonic() + 30)
+        assert not over.is_set()
+    finally:
+        over.set()
+        server.close()
+
+
+def test_the_remedy_of_a_certificate_that_is_not_trusted_is_told(serve) -> None:
+    with pytest.raises(ConnectFailedError, match="check tls ca_file and server_name"):
+        call(serve(), Tls())
