@@ -3,7 +3,8 @@
 A message that has nothing but a body, of the topic of the one before, needs no look at the lanes
 of the accumulator, nor at the room: the lot that took the last one *boards*, which means that
 somebody has seen to it that there is room for as many as it may still take. What has boarded is
-counted when somebody else wants to know how full the room is. 0.35 µs instead of 0.8.
+counted when somebody else wants to know how full the room is. A ``submit`` of 1.1 µs becomes one of
+0.6 that way, a part of which is the cheaper look at the loop (``client.py``).
 """
 
 from __future__ import annotations
