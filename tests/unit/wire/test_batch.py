@@ -112,7 +112,8 @@ def test_plain_items_are_what_they_would_be_one_by_one(first, count, lengths):
 def test_plain_items_of_another_length_begin_with_their_own():
     head = "7F00000100012A9F00000000" + "0012AB34"
     items = PlainItems(b"UNIQ_KEY\x01", b"\x02", len(head) + 4)
-    for length in (3, 3, 5, 3):
-        bodies = [b"x" * length] * 4
-        found = decode_batch(items.encode(bodies, IdBlock(head, 7, 4), {length}))
+    # What is prepared for a length by a large batch serves small ones of it, and no others.
+    for length, count in ((3, 300), (3, 4), (5, 4), (3, 2), (5, 300), (3, 4), (5, 1)):
+        bodies = [b"x" * length] * count
+        found = decode_batch(items.encode(bodies, IdBlock(head, 7, count), {length}))
         assert [item.body for item in found] == bodies
