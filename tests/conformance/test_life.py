@@ -552,3 +552,46 @@ def test_a_message_can_be_submitted_when_the_interpreter_ends(cluster) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "OK\n", "")
     assert [m.body for m in cluster.messages("T")].count(b"last") == 1
+
+
+NO_GOODBYE = """
+import json, sys
+from rocketwire import Message, Producer
+
+producer = Producer(sys.argv[1], group="last", **json.loads(sys.argv[2])).start()
+producer.send(Message("T", b"first"))
+for number in range(2000):
+    producer.submit(Message("T", b"%d" % number))
+"""
+
+
+@pytest.mark.parametrize("settings", ["{}", '{"auto_batch": true}'])
+def test_what_was_submitted_is_sent_when_the_program_just_ends(cluster, settings) -> None:
+    command = [sys.executable, "-c", NO_GOODBYE, cluster.name_server, settings]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    expected = {b"first", *(b"%d" % number for number in range(2000))}
+    assert {m.body for m in cluster.messages("T")} == expected
+
+
+TOO_LATE = """
+import sys
+from rocketwire import Message, Producer
+
+producer = Producer(sys.argv[1], group="last", shutdown_timeout=0.05).start()
+print(producer.send(Message("T", b"first")).status.name, flush=True)
+sys.stdin.readline()
+producer.submit(Message("T", b"never"))
+"""
+
+
+def test_a_program_that_just_ends_tells_what_had_no_answer(cluster) -> None:
+    command = [sys.executable, "-c", TOO_LATE, cluster.name_server]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as program:
+        assert program.stdout.readline() == "OK\n"
+        for name in ("broker-a", "broker-b"):
+            cluster.broker(name).hang()
+        _, told = program.communicate("go on\n", timeout=100)
+    assert program.returncode == 0
+    assert "1 submitted messages have no answer yet: they may be lost" in told

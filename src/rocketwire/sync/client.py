@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import threading
@@ -116,6 +117,9 @@ class BlockingClient(Generic[C]):
         """What a kind of client does before its sockets are closed."""
         self._background.stop(1.0)
 
+    def _at_exit(self) -> None:
+        """The program ends, and nobody has called ``shutdown``."""
+
     def _close_unused(self) -> None:
         """Close idle sockets to addresses that no route has any more."""
         wanted = self._instance.routes.addresses() | set(self._config.name_servers)
@@ -217,6 +221,14 @@ def _weakly(client: BlockingClient[C]) -> Callable[[], None]:
             close_unused()
 
     return call
+
+
+def _end_all() -> None:
+    for client in list(_live):
+        client._at_exit()  # noqa: SLF001 - our own
+
+
+atexit.register(_end_all)
 
 
 def _renew_all() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import threading
 import time
@@ -47,6 +48,7 @@ Messages = Message | Sequence[Message]
 
 #: How often a shutdown looks whether other threads are still sending.
 _LOOK_AGAIN: Final = 0.002
+_log = logging.getLogger("rocketwire.producer")
 
 
 class Producer(BlockingClient[ProducerConfig]):
@@ -129,6 +131,18 @@ class Producer(BlockingClient[ProducerConfig]):
                 self._driver.run(say_goodbye(self._instance, group))
         leave_group(self._instance, self._sender.group)
         self._reporting.close()
+
+    def _at_exit(self) -> None:
+        """What was submitted is in the hands of a daemon thread, which ends with the program."""
+        if self._state != "running" or not self._room.held:
+            return
+        if self._accumulator is not None:
+            self._accumulator.hurry()
+        if not self._room.wait_until_empty(self._config.shutdown_timeout):
+            _log.warning(
+                "the program ends, and %d submitted messages have no answer yet: they may be lost",
+                self._room.held,
+            )
 
     def _is_sending_here(self) -> bool:
         """Whether a send of this very thread waits for us: a signal or a hook shuts down."""
