@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from rocketwire.embedded.call import CONTROL_CODE, Answer, Call, Handler, Refusal
 from rocketwire.embedded.connection import Connection
+from rocketwire.embedded.delays import Delays
 from rocketwire.embedded.faults import BEFORE, Fault, FaultKind, FaultPlan
 from rocketwire.embedded.journal import Journal, JournalEntry
 from rocketwire.embedded.store import MessageRefusedError, StoreError, StoreFullError
@@ -103,6 +104,7 @@ class Server:
         self._reserved: socket.socket | None = None
         self._listener: asyncio.Server | None = None
         self._held: deque[Callable[[], None]] = deque()
+        self._delays = Delays()
         self._idle_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.loop: asyncio.AbstractEventLoop
@@ -166,10 +168,11 @@ class Server:
             connection.abort()
 
     def shut(self) -> None:
-        """Stop listening, close every connection, forget what was held."""
+        """Stop listening, close every connection, forget what was held or was to be done later."""
         self.stop_listening()
         self.abort_connections()
         self._held.clear()
+        self._delays.forget()
         for task in self._tasks:
             task.cancel()
         if self._idle_timer is not None:
@@ -308,7 +311,9 @@ class Server:
         else:
             waits = [fault for fault in before if fault.kind is FaultKind.SLOW]
             rejection = next((f for f in before if f.kind is not FaultKind.SLOW), None)
-            self._after(self.faults.delay(waits), lambda: self._refuse_or_process(call, rejection))
+            self._delays.after(
+                self.faults.delay(waits), lambda: self._refuse_or_process(call, rejection)
+            )
 
     def _refuse_or_process(self, call: Call, rejection: Fault | None) -> None:
         if rejection is None:
@@ -317,17 +322,6 @@ class Server:
             call.answer(Answer(ResponseCode.SYSTEM_BUSY, remark=_BUSY_REMARK))
         else:
             call.answer(Answer(rejection.response_code, remark="injected fault"))
-
-    def _after(self, seconds: float, action: Callable[[], None]) -> None:
-        self._not_before(time.monotonic() + seconds, action)
-
-    def _not_before(self, moment: float, action: Callable[[], None]) -> None:
-        """Do something at a moment, never earlier: a loop's timers may be a millisecond early."""
-        left = moment - time.monotonic()
-        if left > 0:
-            self.loop.call_later(left, self._not_before, moment, action)
-        else:
-            action()
 
     def _send_faulty(self, call: Call, data: list[bytes | memoryview]) -> None:
         kinds = {fault.kind for fault in call.faults}
@@ -344,4 +338,4 @@ class Server:
         else:
             if FaultKind.WRONG_REPLY in kinds:
                 whole = b"".join(self.encode(call, Answer(), call.command.opaque ^ 0x40000000))
-            self._after(self.faults.delay(late), lambda: call.connection.send([whole]))
+            self._delays.after(self.faults.delay(late), lambda: call.connection.send([whole]))
