@@ -28,6 +28,11 @@ NOT_RUN = ("pip ", "make ", "docker ", "kubectl ", "git ", "spark-submit ", "roc
            "environment/bin/", "tar xzf environment.tar.gz", "PYSPARK_PYTHON=")  # fmt: skip
 KNOWN = {"python", "console", "text", "toml", "json", "yaml", "java", "dockerfile", "sh"}
 LONG_RUNNING = ("rocketwire cluster", "rocketwire broker")
+#: Runs a command whose Ctrl-C works, which it does not where the tests were begun in the background.
+LIKE_A_TERMINAL = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
 
 
 def names(page):
@@ -138,7 +143,7 @@ class Page:
             check_words(words[1:])
             return
         process = subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", command],
+            [sys.executable, "-c", LIKE_A_TERMINAL, "bash", "-euo", "pipefail", "-c", command],
             cwd=self.here,
             env=self.environment,
             stdout=subprocess.PIPE,
