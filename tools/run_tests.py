@@ -34,7 +34,7 @@ def stages() -> list[list[list[str]]]:
     return [
         [["-n", "2", "-m", f"not ({HEAVY})"]],
         *([[*half, "-m", HEAVY, part] for half in halves(what)] for part, what in PARTS.items()),
-        [["-m", HEAVY, *rest]],
+        [[*half, "-m", HEAVY, *rest] for half in halves("docs")],
     ]
 
 
