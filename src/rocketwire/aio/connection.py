@@ -247,7 +247,9 @@ class Connection(asyncio.Protocol):
             out, size = self._out, self._out_size
             self._out, self._out_size = [], 0
             if size > _LARGE * len(out):
-                self._transport.writelines(out)
+                # Not ``writelines``: in Python 3.12 and 3.13.0 it never says that there is enough.
+                for piece in out:
+                    self._transport.write(piece)
             else:
                 self._transport.write(b"".join(out))
 
