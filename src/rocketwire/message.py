@@ -202,7 +202,7 @@ def _extras(
         _freeze(properties) if properties else _NO_PROPERTIES,
         sharding_key,
         delay_level,
-        None if deliver_at is None else _as_epoch(deliver_at),
+        None if deliver_at is None else epoch_of(deliver_at, "deliver_at"),
         flag,
         wait_store_ok,
     )
@@ -262,24 +262,26 @@ def _freeze(properties: Mapping[str, str]) -> Mapping[str, str]:
         ) from None
 
 
-def _as_epoch(moment: object) -> float:
+def epoch_of(moment: object, what: str) -> float:
+    """Seconds since 1970 of an aware datetime, or of a number of them.
+
+    Raises:
+        InvalidMessageError: it is neither; ``what`` is the name by which it is blamed.
+    """
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise InvalidMessageError(
-                f"deliver_at is {moment!r} without a time zone: "
+                f"{what} is {moment!r} without a time zone: "
                 "say which, e.g. datetime(..., tzinfo=UTC)"
             )
         return moment.timestamp()
     if isinstance(moment, (int, float)) and not isinstance(moment, bool):
         if not 0 <= moment < _YEAR_10000:  # also what is no number at all
             raise InvalidMessageError(
-                f"deliver_at is {moment!r}: seconds since 1970, not milliseconds, before the "
-                "year 10000"
+                f"{what} is {moment!r}: seconds since 1970, not milliseconds, before the year 10000"
             )
         return float(moment)
-    raise InvalidMessageError(
-        f"deliver_at is {moment!r}: give an aware datetime or seconds since 1970"
-    )
+    raise InvalidMessageError(f"{what} is {moment!r}: give an aware datetime or seconds since 1970")
 
 
 class MessageQueue(NamedTuple):

@@ -408,19 +408,3 @@ class BatchedDelivery(Delivery):
 
 def _no_answer() -> asyncio.InvalidStateError:
     return asyncio.InvalidStateError("no answer yet: await the delivery")
-
-
-def teller(
-    on_success: Callable[[SendResult], Any] | None, on_error: Callable[[Exception], Any] | None
-) -> Callable[[Delivery], None]:
-    """A callback that calls one of two."""
-
-    def tell(delivery: Delivery) -> None:
-        error = delivery.exception()
-        if error is None:
-            if on_success is not None:
-                on_success(delivery.result())
-        elif on_error is not None:
-            on_error(error)
-
-    return tell

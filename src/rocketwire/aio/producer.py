@@ -18,7 +18,6 @@ from rocketwire.aio.delivery import (
     Room,
     SingleDelivery,
     in_callback,
-    teller,
 )
 from rocketwire.aio.driver import Awaited
 from rocketwire.aio.express import SendOffice, SubmitOffice
@@ -34,6 +33,7 @@ from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import RoundRobinCounter, Selector
 from rocketwire.core.send import Sender
 from rocketwire.core.stats import ProducerStats
+from rocketwire.core.turns import teller
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.core.validate import check_message
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError

@@ -81,18 +81,18 @@ class Waiting(Parcel, Waiter):
 
 def deliver(parcels: list[Waiting], now: float) -> None:
     """Parcels were stored, as was read at ``now``."""
-    office = parcels[0].office
-    others: list[Waiting] = []
-    for parcel in parcels:
-        # Of all of them, before the first one's callback can cancel others.
-        parcel.is_over = True
-        if parcel.office is not office:
-            others.append(parcel)
-    if others:  # of another producer, or not submitted but awaited
-        parcels = [parcel for parcel in parcels if parcel.office is office]
-    office.stored(parcels, settle(parcels, now))
-    if others:
-        deliver(others, now)
+    while parcels:
+        office = parcels[0].office
+        others: list[Waiting] = []
+        for parcel in parcels:
+            # Of all of them, before the first one's callback can cancel others.
+            parcel.is_over = True
+            if parcel.office is not office:
+                others.append(parcel)
+        if others:  # of another producer, or not submitted but awaited
+            parcels = [parcel for parcel in parcels if parcel.office is office]
+        office.stored(parcels, settle(parcels, now))
+        parcels = others
 
 
 def refuse(command: Command) -> Command:

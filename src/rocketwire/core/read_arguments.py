@@ -6,11 +6,10 @@ Every refusal names the argument, its value and the remedy.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, SupportsIndex
 
 from rocketwire.errors import InvalidMessageError
-from rocketwire.message import MessageQueue
+from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.setting_values import MAX_SECONDS
 
 # Annotations bind nobody: what comes here is what somebody wrote.
@@ -61,21 +60,6 @@ def check_id(message_id: Any) -> None:
     """Refuse what is no text at all."""
     if not isinstance(message_id, str) or not message_id:
         raise InvalidMessageError(f"message_id is {message_id!r}: give text, e.g. of a result")
-
-
-def epoch_of(moment: Any, what: str) -> float:
-    """Seconds since 1970 of an aware datetime, or of a number of them."""
-    if isinstance(moment, datetime):
-        if moment.tzinfo is None:
-            raise InvalidMessageError(
-                f"{what} is {moment!r} without a time zone: say which, e.g. tzinfo=UTC"
-            )
-        return moment.timestamp()
-    if isinstance(moment, (int, float)) and not isinstance(moment, bool):
-        if not abs(moment) < 1e12:  # also what is no number at all
-            raise InvalidMessageError(f"{what} is {moment!r}: seconds since 1970, no milliseconds")
-        return float(moment)
-    raise InvalidMessageError(f"{what} is {moment!r}: give an aware datetime, or epoch seconds")
 
 
 def check_position(position: Any, what: str) -> None:

@@ -24,9 +24,8 @@ from rocketwire.core.pull import (
     read_pull,
     read_queues,
 )
-from rocketwire.core.read_arguments import epoch_of
 from rocketwire.errors import BrokerError, RocketMQError, TransportError
-from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.message import MessageQueue, StoredMessage, epoch_of
 from rocketwire.wire.command import Reply
 
 _log = logging.getLogger("rocketwire.reader")

@@ -66,8 +66,7 @@ class BrokerCounters:
         """It answered an attempt."""
         self.answers += 1
         self.seconds += latency
-        bucket = int(latency * 1_000_000).bit_length()
-        self.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
+        self.counts[bucket_of(latency)[0]] += 1
 
 
 class Counters:

@@ -9,8 +9,38 @@ Nothing here locks: the room that owns the turns does, where several threads sub
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Protocol
+
 from rocketwire.core.effects import Gate
 from rocketwire.errors import Outcome, SendFailedError
+from rocketwire.message import SendResult
+
+
+class Delivered(Protocol):
+    """A delivery of either shell whose outcome is known."""
+
+    def exception(self) -> Exception | None:
+        """Why the send failed; None if it did not."""
+
+    def result(self) -> SendResult:
+        """Where the message is."""
+
+
+def teller(
+    on_success: Callable[[SendResult], Any] | None, on_error: Callable[[Exception], Any] | None
+) -> Callable[[Delivered], None]:
+    """A callback of a delivery that calls one of two."""
+
+    def tell(delivery: Delivered) -> None:
+        error = delivery.exception()
+        if error is None:
+            if on_success is not None:
+                on_success(delivery.result())
+        elif on_error is not None:
+            on_error(error)
+
+    return tell
 
 
 class Turn:

@@ -24,6 +24,7 @@ from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import Selector
 from rocketwire.core.send import Sender
 from rocketwire.core.stats import ProducerStats
+from rocketwire.core.turns import teller
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.core.validate import check_message
 from rocketwire.errors import Outcome, RocketMQError, SendFailedError
@@ -281,7 +282,7 @@ class Producer(BlockingClient[ProducerConfig]):
             posted = self._post(message)
             if posted is not None:
                 if on_success is not None or on_error is not None:
-                    posted.add_done_callback(_tell(on_success, on_error))
+                    posted.add_done_callback(teller(on_success, on_error))
                 return posted
         batches, plan = self._accumulator, None
         if (
@@ -308,7 +309,7 @@ class Producer(BlockingClient[ProducerConfig]):
         else:
             delivery = self._hand_to(cast("Accumulator", batches), cast("Message", message), limit)
         if on_success is not None or on_error is not None:
-            delivery.add_done_callback(_tell(on_success, on_error))
+            delivery.add_done_callback(teller(on_success, on_error))
         return delivery
 
     def _post(self, message: Message) -> Delivery | None:
@@ -478,17 +479,3 @@ class Producer(BlockingClient[ProducerConfig]):
         """Create a topic on every master, or change its number of queues."""
         deadline = self._deadline()
         self._run(create_topic(self._instance, name, queues=queues, order=order, deadline=deadline))
-
-
-def _tell(
-    on_success: Callable[[SendResult], Any] | None, on_error: Callable[[Exception], Any] | None
-) -> Callable[[Delivery], None]:
-    def tell(delivery: Delivery) -> None:
-        error = delivery.exception()
-        if error is None:
-            if on_success is not None:
-                on_success(delivery.result())
-        elif on_error is not None:
-            on_error(error)
-
-    return tell

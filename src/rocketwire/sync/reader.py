@@ -17,11 +17,10 @@ from rocketwire.core.read_arguments import (
     check_queue,
     check_reading,
     check_topic,
-    epoch_of,
 )
 from rocketwire.core.reading import Position, Reading
 from rocketwire.errors import InvalidMessageError
-from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.message import MessageQueue, StoredMessage, epoch_of
 from rocketwire.registry import make_config
 from rocketwire.sync.client import BlockingClient
 

@@ -54,7 +54,7 @@ def test_numbers_that_are_no_int_will_do() -> None:
         ("begin", "start is 'begin': 'earliest', 'latest'"),
         (datetime(2030, 1, 1), "start is .* without a time zone"),
         (math.nan, "start is nan: seconds since 1970"),
-        (1.9e12, "start is .*no milliseconds"),
+        (1.9e12, "start is .*not milliseconds"),
         (None, "start is None"),
         (True, "start is True"),
         ({"a": 2}, "start has 'a': 2: give offsets by MessageQueue"),
