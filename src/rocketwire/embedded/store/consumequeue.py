@@ -50,7 +50,8 @@ class ConsumeQueue:
             int(p.name) for p in folder.glob("[0-9]*") if len(p.name) == 20 and p.name.isdigit()
         )
         self._tail = bytearray()
-        self._dirty: set[int] = set()
+        #: Files that may not be on the medium, and how often each was written to.
+        self._dirty: dict[int, int] = {}
         self.minimum = (self._names[0] // UNIT_SIZE) if self._names else 0
         #: Bytes that are in files; the tail follows on them.
         self._written = self._names[-1] + file_size if self._names else 0
@@ -74,7 +75,7 @@ class ConsumeQueue:
             part = bytes(self._tail[:room])
             descriptor = self._descriptor(start)
             self._disk.write(descriptor, part, self._written - start)
-            self._dirty.add(start)
+            self._soil(start)
             self._written += len(part)
             del self._tail[:room]
 
@@ -83,10 +84,26 @@ class ConsumeQueue:
             self._names.append(start)
         return self._files.descriptor(f"{self._place}/{start:020d}", self.file_size)
 
-    def hand_over(self, take: Callable[[int], None]) -> None:
-        """Give the descriptor of each file that was written to somebody who syncs it."""
-        while self._dirty:
-            take(self._descriptor(self._dirty.pop()))
+    def _soil(self, start: int) -> None:
+        self._dirty[start] = self._dirty.get(start, 0) + 1
+
+    def hand_over(self, take: Callable[[int, int], None]) -> Callable[[], None]:
+        """Give the descriptor of each file that was written, and its length, to be synced.
+
+        Returns:
+            What to call when that has succeeded. Until then the files count as written: of a
+            sync that failed, the next one has to do everything again.
+        """
+        given = dict(self._dirty)
+        for start in given:
+            take(self._descriptor(start), min(self._written - start, self.file_size))
+
+        def settle() -> None:
+            for start, writes in given.items():
+                if self._dirty.get(start) == writes:
+                    del self._dirty[start]
+
+        return settle
 
     @property
     def dirty(self) -> bool:
@@ -173,18 +190,19 @@ class ConsumeQueue:
             descriptor = self._descriptor(start)
             os.ftruncate(descriptor, end - start)
             os.ftruncate(descriptor, self.file_size)
-            self._dirty.add(start)
+            self._soil(start)
         self._written = end
         self.maximum = offset
         self.minimum = min(self.minimum, offset)
-        self._dirty &= set(self._names)
+        for start in set(self._dirty).difference(self._names):
+            del self._dirty[start]
 
     def trim(self, log_start: int) -> None:
         """Forget the messages that the log has deleted, and the files that only held those."""
         self.minimum = self.first_at_or_after(log_start)
         while len(self._names) > 1 and self._names[1] <= self.minimum * UNIT_SIZE:
             start = self._names.pop(0)
-            self._dirty.discard(start)
+            self._dirty.pop(start, None)
             path = self.folder / file_name(start)
             self._files.forget(path)
             path.unlink(missing_ok=True)

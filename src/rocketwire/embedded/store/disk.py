@@ -78,6 +78,19 @@ class Disk:
         except OSError as error:
             raise _explain(error) from error
 
+    def write_again(self, descriptor: int, start: int, end: int) -> None:
+        """Write what a span of a file holds over itself.
+
+        After a sync that failed, the kernel counts the pages as written out, and the next sync
+        succeeds without them; written again, they are its business again.
+
+        Raises:
+            OSError: it can't be read or written.
+        """
+        for offset in range(start, end, 1 << 20):
+            data = os.pread(descriptor, min(1 << 20, end - offset), offset)
+            os.pwrite(descriptor, data, offset)
+
     def sync(self, descriptor: int) -> None:
         """Wait until the file's data is on the medium."""
         _sync_data(descriptor)

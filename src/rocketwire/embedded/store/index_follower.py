@@ -48,6 +48,11 @@ class IndexFollower:
             if magic != MAGIC_BLANK and size > 0:
                 self.position += size
 
+    def forget_filled(self, file: IndexFile) -> None:
+        """A full file is on the medium."""
+        if self.filled is file:
+            self.filled = None
+
     @property
     def behind(self) -> int:
         """Bytes of the log that are not indexed yet."""

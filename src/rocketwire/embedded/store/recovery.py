@@ -23,6 +23,7 @@ from rocketwire.embedded.store.layout import (
     tags_code,
 )
 from rocketwire.embedded.store.queues import QueueTable
+from rocketwire.embedded.store.tail_note import TailNote, looks_torn
 from rocketwire.wire.codes import SystemFlag
 
 _log: Final = logging.getLogger("rocketwire.embedded")
@@ -43,6 +44,7 @@ def recover(
     sure_to: int | None,
     delays_ms: tuple[int, ...],
     *,
+    note: TailNote,
     clean: bool,
 ) -> int:
     """Set the log's end and make the queues complete.
@@ -52,6 +54,7 @@ def recover(
         queues: as they were loaded.
         sure_to: the checkpoint's offset, None when there is none.
         delays_ms: how long each delay level lasts.
+        note: of a last record that looks torn and is whole.
         clean: whether the store was closed properly.
 
     Returns:
@@ -63,7 +66,7 @@ def recover(
         position = log.start
     for (_, queue_id), queue in queues.items():
         queue.cut(_soundness(log, queue_id, position), clean=clean)
-    end, count = _Replay(log, queues, delays_ms).run(position)
+    end, count = _Replay(log, queues, delays_ms, note).run(position)
     log.truncate(end)
     for queue in queues:
         queue.trim(log.start)
@@ -97,10 +100,13 @@ class _Replay:
 
     A record is held back until the next one was seen. The checksum covers the body only; if the
     last record's properties were torn, that shows by what such a tail is made of: zeros, or
-    bytes that are no text.
+    bytes that are no text. A message whose properties are like that by nature has a note.
     """
 
-    def __init__(self, log: CommitLog, queues: QueueTable, delays_ms: tuple[int, ...]) -> None:
+    def __init__(
+        self, log: CommitLog, queues: QueueTable, delays_ms: tuple[int, ...], note: TailNote
+    ) -> None:
+        self._note = note
         self._log = log
         self._queues = queues
         self._delays_ms = delays_ms
@@ -117,7 +123,7 @@ class _Replay:
                 break
             file.unmap()
             position = file.start + file.size
-        if self._held is not None and _looks_torn(self._held[0].properties):
+        if self._held is not None and self._torn(*self._held):
             position = self._held[1]
             self._held = None
         self._release()
@@ -137,22 +143,16 @@ class _Replay:
             at += record.size
         return file.start + at, at == file.size
 
+    def _torn(self, record: RecordHead, offset: int) -> bool:
+        properties = record.properties
+        return looks_torn(properties) and not self._note.vouches(offset + record.size, properties)
+
     def _release(self) -> None:
         if self._held is not None:
             record, offset = self._held
             _dispatch(record, offset, self._queues, self._delays_ms)
             self._count += 1
             self._held = None
-
-
-def _looks_torn(properties: bytes) -> bool:
-    if properties.endswith(b"\0"):
-        return True
-    try:
-        properties.decode()
-    except UnicodeDecodeError:
-        return True
-    return False
 
 
 def _dispatch(

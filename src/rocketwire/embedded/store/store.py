@@ -29,12 +29,14 @@ from rocketwire.embedded.store.layout import (
     Appended,
     Draft,
     StoreSizes,
+    check_record,
     encode_record,
     record_size,
     tags_code,
 )
 from rocketwire.embedded.store.queues import QueueTable
 from rocketwire.embedded.store.recovery import recover
+from rocketwire.embedded.store.tail_note import TailNote
 
 _STORE_TIME_AT: Final = 56
 #: Messages indexed before a store is closed; the rest is done after the next start.
@@ -72,6 +74,8 @@ class MessageStore:
         self._clock_ms = clock_ms
         self._delays_ms = delays_ms
         self._newest_ms = 0
+        #: The flush that was begun last.
+        self._job: FlushJob | None = None
         self.folder = StoreFolder(folder)
         self.folder.open()
         try:
@@ -87,8 +91,14 @@ class MessageStore:
         self.log = CommitLog(folder / "commitlog", sizes.log_file, self.disk)
         self.queues = QueueTable(folder / "consumequeue", sizes.queue_file, self.disk)
         self.queues.load()
+        self._note = TailNote(folder / "config" / "logTail", self.disk)
         self.recovered = recover(
-            self.log, self.queues, self._checkpoint.offset, self._delays_ms, clean=clean
+            self.log,
+            self.queues,
+            self._checkpoint.offset,
+            self._delays_ms,
+            note=self._note,
+            clean=clean,
         )
         self.index = Index(folder / "index", sizes, self.disk)
         self.index.load(None if clean else self._checkpoint.index_ms)
@@ -111,6 +121,7 @@ class MessageStore:
         offset = self.log.reserve(size)
         store_ms = self._newest_ms = self._clock_ms()
         queue_offset = queue.maximum
+        self._note.look_at(offset + size, draft.properties)
         self.log.append(encode_record(draft, queue_offset, offset, store_ms, self.host))
         queue.append(UNIT.pack(offset, size, self._code(draft, store_ms)))
         return Appended(offset, size, queue_offset, store_ms)
@@ -153,9 +164,17 @@ class MessageStore:
             reconsume_times=draft.reconsume_times,
         )
         records = plan.encode(place)
+        self._look_at_last(memoryview(records.data), offset, records.offsets[-8:])
         self.log.append(records.data)
         queue.append(records.units)
         return Appended(offset, plan.total, place.queue_offset, store_ms), records.offsets
+
+    def _look_at_last(self, data: memoryview, offset: int, last: bytes) -> None:
+        """Note the last record of a batch if it needs that."""
+        at = int.from_bytes(last, "big")
+        head = check_record(data, at - offset, at)
+        if head is not None:
+            self._note.look_at(at + head.size, head.properties)
 
     def _plan(self, draft: Draft, topic: bytes, suffix: bytes) -> BatchPlan:
         for plan in (plan_matrix, plan_columns):
@@ -248,34 +267,52 @@ class MessageStore:
         return self._checkpoint.offset if self._checkpoint.offset is not None else -1
 
     def begin_flush(self, *, queues: bool) -> FlushJob:
-        """Prepare to sync the log, and with ``queues`` everything else, and the checkpoint."""
-        job = FlushJob(self.disk, self.log.end)
-        for file in self.log.unsynced_files():
-            job.add(file.descriptor)
-        if self.log.files and self.log.files[-1].start >= self.log.synced:
-            job.folders.append(self.log.folder)
-        if queues:
-            try:
-                self._add_queues(job)
-            except StoreError:
-                job.discard()
-                raise
-            job.checkpoint = self._note(job.log_end)
-            job.checkpoint_path = self.folder.checkpoint_file
+        """Prepare to sync the log, and with ``queues`` everything else, and the checkpoint.
+
+        Everything is done in any case when a message would be taken for a torn one otherwise,
+        and after a flush that failed.
+
+        Raises:
+            StoreError: the disk has no room for what was held back, or does not work.
+        """
+        failed = self._job is not None and self._job.error is not None
+        job = FlushJob(self.disk, self.log.end, again=failed)
+        try:
+            self._add_log(job)
+            if queues or failed or self.checkpointed < self._note.end <= job.log_end:
+                self._add_rest(job)
+        except OSError as error:
+            job.discard()
+            raise StoreError(f"the disk does not sync: {error}") from error
+        except StoreError:
+            job.discard()
+            raise
+        self._job = job
         return job
 
-    def _add_queues(self, job: FlushJob) -> None:
+    def _add_log(self, job: FlushJob) -> None:
+        for file in self.log.unsynced_files():
+            start = max(self.log.synced - file.start, 0)
+            end = min(max(job.log_end - file.start, start), file.size)
+            job.add(file.descriptor, start, end)
+        if self.log.files and self.log.files[-1].start >= self.log.synced:
+            job.folders.append(self.log.folder)
+
+    def _add_rest(self, job: FlushJob) -> None:
+        """The queues, a full index file, and last the checkpoint that vouches for all."""
         for queue in self.queues:
             if queue.dirty:
                 queue.write_out()
-                queue.hand_over(job.add)
-
-    def _note(self, log_end: int) -> Checkpoint:
-        filled, self.follower.filled = self.follower.filled, None
+                job.when_done.append(
+                    queue.hand_over(lambda descriptor, end: job.add(descriptor, 0, end))
+                )
+        filled, index_ms = self.follower.filled, self._checkpoint.index_ms
         if filled is not None:
             filled.sync()
-            self._checkpoint.index_ms = filled.end_ms
-        return Checkpoint(self._newest_ms, self._newest_ms, self._checkpoint.index_ms, log_end)
+            index_ms = filled.end_ms
+            job.when_done.append(lambda: self.follower.forget_filled(filled))
+        job.checkpoint = Checkpoint(self._newest_ms, self._newest_ms, index_ms, job.log_end)
+        job.checkpoint_path = self.folder.checkpoint_file
 
     def end_flush(self, job: FlushJob) -> None:
         """Take note of what a job has done.
@@ -286,6 +323,8 @@ class MessageStore:
         if job.error is not None:
             raise StoreError(f"the disk does not sync: {job.error}") from job.error
         self.log.mark_synced(job.log_end)
+        for settle in job.when_done:
+            settle()
         if job.checkpoint is not None:
             self._checkpoint = job.checkpoint
 

@@ -7,6 +7,7 @@ import random
 import shutil
 import struct
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketwire.embedded.store import Draft, MessageStore, StoreSizes
+from rocketwire.embedded.store import Draft, MessageStore, StoreError, StoreSizes
 from rocketwire.embedded.store.disk import Disk
 from rocketwire.embedded.store.fetch import FetchStatus
 from rocketwire.wire.stored_message import iter_records
@@ -105,8 +106,8 @@ def perform(store: MessageStore, model: Model, operations: list[Operation]) -> N
     number = 0
     for kind, queue, size, count in operations:
         if kind == "flush":
-            store.flush()
-            model.flushed = len(model.order)
+            if flush_or_fail(store):
+                model.flushed = len(model.order)
         elif kind == "index":
             store.follower.step(count)
         elif kind == "send":
@@ -262,7 +263,12 @@ def test_any_history_survives_a_crash(
         third.abandon()
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to name open files")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="needs /proc to name open files"
+)
+
+
+@needs_proc
 @settings(max_examples=40)
 @given(operations, st.randoms(use_true_random=False))
 def test_a_power_failure_loses_nothing_that_was_flushed(
@@ -274,14 +280,183 @@ def test_a_power_failure_loses_nothing_that_was_flushed(
         perform(store, model, history)
         store.abandon()
         disk.lose(chance)
-        again = make(folder)
-        found = contents(again)
-        survivors = sum(len(bodies) for bodies in found.values())
-        assert survivors >= model.flushed
-        # What is left is the beginning of the history, without a hole.
-        expected: dict[tuple[str, int], list[bytes]] = {}
-        for key, body in model.order[:survivors]:
-            expected.setdefault(key, []).append(body)
-        assert found == expected
-        check_index(again, found)
-        again.close()
+        check_power_failure(folder, model)
+
+
+def check_power_failure(folder: Path, model: Model) -> None:
+    """What was flushed is there, and what is left is the beginning, without a hole."""
+    again = make(folder)
+    found = contents(again)
+    survivors = sum(len(bodies) for bodies in found.values())
+    assert survivors >= model.flushed
+    expected: dict[tuple[str, int], list[bytes]] = {}
+    for key, body in model.order[:survivors]:
+        expected.setdefault(key, []).append(body)
+    assert found == expected
+    check_index(again, found)
+    again.close()
+
+
+class BrokenDisk(ForgetfulDisk):
+    """Some syncs fail; then the kernel forgets that the pages have to be written, as Linux does."""
+
+    def __init__(self, fail: Callable[[], bool]) -> None:
+        super().__init__()
+        self.fail = fail
+        self.dropped: dict[int, list[tuple[Path, int, bytes]]] = {}
+
+    def sync(self, descriptor: int) -> None:
+        if self.fail():
+            number = os.fstat(descriptor).st_ino
+            self.dropped.setdefault(number, []).extend(self.unsynced.pop(number, []))
+            raise OSError(5, "broken on purpose")
+        super().sync(descriptor)
+
+    def write_again(self, descriptor: int, start: int, end: int) -> None:
+        number = os.fstat(descriptor).st_ino
+        dropped = self.dropped.pop(number, [])
+        again = [w for w in dropped if start <= w[1] and w[1] + len(w[2]) <= end]
+        self.unsynced.setdefault(number, [])[:0] = again
+        self.dropped[number] = [w for w in dropped if w not in again]
+        super().write_again(descriptor, start, end)
+
+    def lose(self, chance: random.Random) -> None:
+        for number, writes in self.dropped.items():
+            self.unsynced[number] = writes + self.unsynced.get(number, [])
+        super().lose(chance)
+
+
+class AllLost(random.Random):
+    """Chance at its worst."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def flush_or_fail(store: MessageStore) -> bool:
+    job = store.begin_flush(queues=True)
+    job.run()
+    try:
+        store.end_flush(job)
+    except StoreError:
+        return False
+    return True
+
+
+@needs_proc
+@pytest.mark.parametrize("failing", range(4))
+def test_a_flush_that_failed_is_done_again_before_the_checkpoint_vouches_for_it(
+    tmp_path: Path, failing: int
+) -> None:
+    syncs = iter([n == failing for n in range(4)])
+    disk = BrokenDisk(lambda: next(syncs, False))
+    store = make(tmp_path, disk)
+    for queue in range(3):
+        store.append(Draft("T", queue, b"m", properties(b"m."), 1, HOST))
+    assert not flush_or_fail(store)
+    assert store.checkpointed == -1
+    assert flush_or_fail(store)
+    store.append(Draft("T", 0, b"later", properties(b"l."), 1, HOST))
+    assert flush_or_fail(store)
+    store.abandon()
+    disk.lose(AllLost())
+    again = make(tmp_path)
+    assert contents(again) == {("T", 0): [b"m", b"later"], ("T", 1): [b"m"], ("T", 2): [b"m"]}
+    again.close()
+
+
+@needs_proc
+def test_a_failed_flush_that_nobody_asked_about_is_done_again_too(tmp_path: Path) -> None:
+    fails = iter([True])
+    disk = BrokenDisk(lambda: next(fails, False))
+    store = make(tmp_path, disk)
+    store.append(Draft("T", 0, b"m", properties(b"m."), 1, HOST))
+    store.begin_flush(queues=True).run()
+    store.close()
+    disk.lose(AllLost())
+    again = make(tmp_path)
+    assert contents(again) == {("T", 0): [b"m"]}
+    again.close()
+
+
+@needs_proc
+@settings(max_examples=40)
+@given(operations, st.randoms(use_true_random=False), st.floats(0, 0.7))
+def test_syncs_that_fail_at_random_cost_nothing_that_was_flushed(
+    history: list[Operation], chance: random.Random, failures: float
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, model = Path(name), Model()
+        disk = BrokenDisk(lambda: chance.random() < failures)
+        store = make(folder, disk)
+        perform(store, model, history)
+        store.abandon()
+        disk.lose(chance)
+        check_power_failure(folder, model)
+
+
+#: What a client may send as properties and what a torn write may leave look the same.
+ODD = [b"a\x01\xff\xfe\x02", b"a\x01b\x02c\x01\0", b"a\x01\xc3", b"\0", b"a\x01b\x02\xff"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_message_whose_properties_look_torn_survives_a_crash(
+    tmp_path: Path, odd: bytes, sync: bool
+) -> None:
+    store = make(tmp_path)
+    store.append(Draft("T", 0, b"first", b"", 1, HOST))
+    store.append(Draft("T", 0, b"odd", odd, 1, HOST))
+    if sync:
+        store.begin_flush(queues=False).run()
+    store.abandon()
+    again = make(tmp_path)
+    assert contents(again) == {("T", 0): [b"first", b"odd"]}
+    again.abandon()
+    third = make(tmp_path)
+    assert contents(third) == {("T", 0): [b"first", b"odd"]}
+    third.close()
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_batch_whose_last_message_looks_torn_survives_a_crash(tmp_path: Path, odd: bytes) -> None:
+    item = struct.pack(">iiiii", 23 + len(odd), 0, 0, 0, 1) + b"x" + struct.pack(">h", len(odd))
+    store = make(tmp_path)
+    store.append_batch(Draft("B", 0, (item + odd) * 3, b"", 1, HOST), b"")
+    store.abandon()
+    again = make(tmp_path)
+    assert contents(again) == {("B", 0): [b"x"] * 3}
+    again.close()
+
+
+@needs_proc
+def test_a_synced_message_that_looks_torn_survives_a_power_failure(tmp_path: Path) -> None:
+    disk = ForgetfulDisk()
+    store = make(tmp_path, disk)
+    store.append(Draft("T", 0, b"odd", ODD[0], 1, HOST))
+    job = store.begin_flush(queues=False)
+    job.run()
+    store.end_flush(job)
+    store.append(Draft("T", 0, b"another", ODD[1], 1, HOST))
+    store.append(Draft("T", 0, b"one more", ODD[2], 1, HOST))
+    store.abandon()
+    disk.lose(AllLost())
+    again = make(tmp_path)
+    assert contents(again) == {("T", 0): [b"odd"]}
+    again.close()
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.9])
+def test_a_torn_message_that_would_have_looked_torn_anyway_is_cut(
+    tmp_path: Path, part: float
+) -> None:
+    disk = CrashingDisk(part=part)
+    store = make(tmp_path, disk)
+    store.append(Draft("T", 0, b"odd", ODD[0], 1, HOST))
+    disk.at = disk.writes + 1  # the note, and then the record
+    with pytest.raises(SimulatedCrash):
+        store.append(Draft("T", 0, b"torn", ODD[0] * 9, 1, HOST))
+    store.abandon()
+    again = make(tmp_path)
+    assert contents(again) == {("T", 0): [b"odd"]}
+    again.close()
