@@ -25,6 +25,7 @@ from bench import floor, ours
 from bench.foreign import VERSION, ForeignClient, go_client, java_client
 from bench.rounds import Path
 from bench.samples import Sample
+from bench.shapes import BODY, maker, table
 
 TOPIC = "bench"
 FLOOR = "floor"
@@ -124,8 +125,9 @@ def groups(found: Stage, body: bytes, scale: float) -> dict[str, list[Path]]:
             if path != "autobatch" or client.name == "java"
         ]
 
-    at = (found.name_server, TOPIC, body)
+    at = (found.name_server, maker(BODY, TOPIC, size))
     sync, flying, packed = times(3_000, 100), times(30_000, 500), times(300_000, 2_000)
+    rows = table(BODY, size, packed)
     eight = tuple(f"{name}, 8 threads" for name in names)
     found_groups = {
         "broker: one at a time": [
@@ -139,7 +141,7 @@ def groups(found: Stage, body: bytes, scale: float) -> dict[str, list[Path]]:
         ],
         "broker: many in flight": [
             Path(FLOOR, lambda: floor.pipelined(found.address, single, flying, window=_WINDOW)),
-            Path("await send, 256 tasks", lambda: ours.awaited(*at, flying), "rate", rivals),
+            Path("await send, 1024 at once", lambda: ours.awaited(*at, flying), "rate", rivals),
             Path(
                 "AsyncProducer.submit",
                 lambda: ours.submitted(*at, flying, max_in_flight=_WINDOW),
@@ -171,7 +173,12 @@ def groups(found: Stage, body: bytes, scale: float) -> dict[str, list[Path]]:
             *theirs("batch", count, batch=batch, window=_IN_FLIGHT),
         ]
     found_groups["broker: batches of 500"].append(
-        Path("send_table (columns)", lambda: ours.columns(*at, packed), "rate", rivals)
+        Path(
+            "send_table (columns)",
+            lambda: ours.columns(found.name_server, TOPIC, rows),
+            "rate",
+            rivals,
+        )
     )
     return found_groups
 

@@ -19,6 +19,7 @@ from bench.guard import counting
 from bench.guard.stage import TOPIC as STAGE_TOPIC
 from bench.guard.stage import asyncio_stage
 from bench.samples import Sample
+from bench.shapes import KEY, Maker, maker
 from rocketwire import Message, Producer
 
 _TOPIC = "bench"
@@ -38,7 +39,7 @@ def series(rounds: int, scale: float) -> dict[str, Series]:
         found["threads"] = _grow(
             "CPU µs of Producer.send by threads",
             (1, 2, 4, 8, 16, 32, 64),
-            lambda n: ours.blocking(at, _TOPIC, _BODY, times(6_000, 640), int(n)),
+            lambda n: ours.blocking(at, _make(), times(6_000, 640), int(n)),
             rounds,
         )
         found["body"] = _grow(
@@ -46,8 +47,7 @@ def series(rounds: int, scale: float) -> dict[str, Series]:
             (10, 100, 1_000, 10_000, 100_000, 1_048_576),
             lambda n: ours.submitted(
                 at,
-                _TOPIC,
-                bytes(int(n)),
+                _make(int(n)),
                 times(int(4_000_000 // (int(n) + 400)), 20),
                 compress_over=0,
             ),
@@ -66,11 +66,15 @@ def series(rounds: int, scale: float) -> dict[str, Series]:
     return found
 
 
+def _make(size: int = len(_BODY)) -> Maker:
+    return maker(KEY, _TOPIC, size)
+
+
 def _on_shape(shape: Callable[[int], tuple[int, int]], count: int) -> Callable[[float], Sample]:
     def run(point: float) -> Sample:
         brokers, queues = shape(int(point))
         with acker(brokers, queues) as server:
-            return ours.submitted(server.name_server, _TOPIC, _BODY, count)
+            return ours.submitted(server.name_server, _make(), count)
 
     return run
 

@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 LINES = (
     Line("one at a time, p50", "broker: one at a time", "Producer.send", "p50", 1.0, 1.25),
-    Line("`await send()`", "broker: many in flight", "await send, 256 tasks", "rate", 1.1),
+    Line("`await send()`", "broker: many in flight", "await send, 1024 at once", "rate", 1.1),
     Line("`submit()`, asyncio", "broker: many in flight", "AsyncProducer.submit", "rate", 1.1),
     Line("auto-batch", "broker: auto-batch", "AsyncProducer.submit, auto_batch", "rate", 1.0),
     Line("batches of 50", "broker: batches of 50", "batches of 50", "rate", 1.3),

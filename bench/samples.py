@@ -13,7 +13,9 @@ from typing import Self
 class Sample:
     """One run: so many messages, in so many seconds, for so much CPU time of the client.
 
-    ``latencies`` are p50 and p99 in seconds, where one message waits for the one before it.
+    ``p50`` and ``p99`` are seconds, where one message waits for the one before it. ``making`` is
+    what of the CPU time went into making the messages, measured apart. ``pace`` tells how much
+    slower the machine was than usual (``reference.py``), ``server`` what CPU time a broker took.
     """
 
     messages: int
@@ -21,6 +23,9 @@ class Sample:
     cpu: float
     p50: float | None = None
     p99: float | None = None
+    making: float = 0.0
+    pace: float = 1.0
+    server: float | None = None
 
     @property
     def rate(self) -> float:
@@ -29,8 +34,18 @@ class Sample:
 
     @property
     def cpu_each(self) -> float:
-        """Seconds of CPU per message."""
+        """Seconds of CPU per message, as they were."""
         return self.cpu / self.messages
+
+    @property
+    def cost(self) -> float:
+        """Seconds of CPU per message at the usual pace of the machine, making it counted."""
+        return self.cpu_each / self.pace
+
+    @property
+    def sending_cost(self) -> float:
+        """The same, making it not counted."""
+        return (self.cpu - self.making) / self.messages / self.pace
 
 
 class Stopwatch:

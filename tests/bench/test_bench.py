@@ -15,6 +15,7 @@ from bench.plots import write_page
 from bench.report import figure_lines, series_lines, table
 from bench.rounds import Path, contest
 from bench.samples import Sample, Stopwatch
+from bench.shapes import RICH, maker
 
 from bench import acker as acker_module
 from bench import broker, floor, ours
@@ -112,12 +113,13 @@ def test_both_acking_servers_take_every_kind_of_send(
     elif len(acker_module._program()) > 1:
         pytest.skip("there is no C compiler")
     body = b"x" * 200
+    make = maker(RICH, "t", 200)
     with acker(2, 3, header) as server:
         name_server, address = server.name_server, server.addresses[1]
-        assert ours.blocking(name_server, "t", body, 20).messages == 20
-        assert ours.submitted(name_server, "t", body, 300, auto_batch=True).messages == 300
-        assert ours.batches(name_server, "t", body, 100, 50).messages == 100
-        assert ours.oneway(name_server, "t", body, 20).messages == 20
+        assert ours.blocking(name_server, make, 20).messages == 20
+        assert ours.submitted(name_server, make, 300, auto_batch=True).messages == 300
+        assert ours.batches(name_server, make, 100, 50).messages == 100
+        assert ours.oneway(name_server, make, 20).messages == 20
         frame = floor.frame("t", "broker-001", body)
         assert floor.ping_pong(address, frame, 10).messages == 10
         many = floor.frame("t", "broker-001", body, batch=50)
