@@ -6,46 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from wire_client import WireClient, pull_ext, send_ext
+from wire_client import WireClient, heartbeat, lock, pull_ext, send_ext
 
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.stored_message import iter_records
-
-
-def heartbeat(
-    client: WireClient,
-    client_id: str,
-    group: str,
-    topic: str,
-    tags: str = "*",
-    version: int = 1,
-    model: str = "CLUSTERING",
-):
-    body = {
-        "clientID": client_id,
-        "producerDataSet": [{"groupName": "CLIENT_INNER_PRODUCER"}],
-        "consumerDataSet": [
-            {
-                "groupName": group,
-                "consumeType": "CONSUME_PASSIVELY",
-                "messageModel": model,
-                "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
-                "subscriptionDataSet": [
-                    {
-                        "topic": topic, "subString": tags, "subVersion": version,
-                        "tagsSet": [], "codeSet": [], "expressionType": "TAG",
-                    }
-                ],
-            }
-        ],
-    }  # fmt: skip
-    opaque = client.send(RequestCode.HEART_BEAT, {}, json.dumps(body).encode())
-    notices = []
-    while (reply := client.receive()).opaque != opaque or not reply.is_response:
-        notices.append(reply)
-    assert reply.code == 0
-    return reply, notices
 
 
 def members(client: WireClient, group: str) -> list[str]:
@@ -132,18 +97,6 @@ def test_nonsense_in_a_heartbeat_is_named(client: WireClient) -> None:
 
 
 # Locks
-
-
-def lock(client: WireClient, code: int, client_id: str, topic: str, queues: list[int]) -> list[int]:
-    body = {
-        "clientId": client_id,
-        "consumerGroup": "g-lock",
-        "mqSet": [{"brokerName": "broker-a", "queueId": q, "topic": topic} for q in queues],
-    }
-    reply = client.call(code, {}, json.dumps(body).encode())
-    assert reply.code == 0
-    found: dict[str, Any] = json.loads(reply.body) if reply.body else {"lockOKMQSet": []}
-    return sorted(item["queueId"] for item in found["lockOKMQSet"])
 
 
 def test_a_queue_has_one_owner_until_it_is_unlocked(client: WireClient, topic: str) -> None:

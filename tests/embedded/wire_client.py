@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import time
@@ -122,3 +123,51 @@ def batch_item(body: bytes, properties: bytes = b"", flag: int = 0) -> bytes:
         + struct.pack(">h", len(properties))
         + properties
     )
+
+
+def heartbeat(
+    client: WireClient,
+    client_id: str,
+    group: str,
+    topic: str,
+    tags: str = "*",
+    version: int = 1,
+    model: str = "CLUSTERING",
+    kind: str = "TAG",
+):
+    body = {
+        "clientID": client_id,
+        "producerDataSet": [{"groupName": "CLIENT_INNER_PRODUCER"}],
+        "consumerDataSet": [
+            {
+                "groupName": group,
+                "consumeType": "CONSUME_PASSIVELY",
+                "messageModel": model,
+                "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+                "subscriptionDataSet": [
+                    {
+                        "topic": topic, "subString": tags, "subVersion": version,
+                        "tagsSet": [], "codeSet": [], "expressionType": kind,
+                    }
+                ],
+            }
+        ],
+    }  # fmt: skip
+    opaque = client.send(RequestCode.HEART_BEAT, {}, json.dumps(body).encode())
+    notices = []
+    while (reply := client.receive()).opaque != opaque or not reply.is_response:
+        notices.append(reply)
+    assert reply.code == 0
+    return reply, notices
+
+
+def lock(client: WireClient, code: int, client_id: str, topic: str, queues: list[int]) -> list[int]:
+    body = {
+        "clientId": client_id,
+        "consumerGroup": "g-lock",
+        "mqSet": [{"brokerName": "broker-a", "queueId": q, "topic": topic} for q in queues],
+    }
+    reply = client.call(code, {}, json.dumps(body).encode())
+    assert reply.code == 0
+    found: dict[str, Any] = json.loads(reply.body) if reply.body else {"lockOKMQSet": []}
+    return sorted(item["queueId"] for item in found["lockOKMQSet"])

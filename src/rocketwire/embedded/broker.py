@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from rocketwire.embedded.clock import Ahead
 from rocketwire.embedded.connection import Connection, pack_host
 from rocketwire.embedded.consumers import ClientTable, ConsumerGroup, QueueLocks
 from rocketwire.embedded.group_commit import GroupCommit
@@ -57,6 +58,7 @@ class Broker(Server):
         name_servers: addresses to register with.
         journal: where requests are noted.
         options: how it behaves.
+        ahead: how far its clock is ahead; shared by the brokers of a cluster.
         server_options: those of ``Server``.
     """
 
@@ -78,6 +80,7 @@ class Broker(Server):
         name_servers: Sequence[str],
         journal: Journal,
         options: BrokerOptions | None = None,
+        ahead: Ahead | None = None,
         **server_options: Any,
     ) -> None:
         check_name("broker name", name)
@@ -89,6 +92,7 @@ class Broker(Server):
         self.random = random.Random(f"{name}/{server_options.get('seed', 0)}")
         self.permission = _READ_WRITE
         self.clock_offset = 0.0
+        self.ahead = ahead if ahead is not None else Ahead()
         self.running = False
         self.started_at = 0.0
         self.messages_in = 0
@@ -219,8 +223,17 @@ class Broker(Server):
     # Time
 
     def clock_ms(self) -> int:
-        """The broker's clock, which a fault may have put wrong."""
-        return int((time.time() + self.clock_offset) * 1000)
+        """The broker's clock, which a fault may have put wrong, and a test forward."""
+        return int((time.time() + self.clock_offset + self.ahead.seconds) * 1000)
+
+    def seconds_left(self) -> float | None:
+        """Until something is due by the broker's clock; None when nothing waits."""
+        waits = (self.schedule.seconds_left(), self.schedule.wheel.seconds_left())
+        return min((left for left in waits if left is not None), default=None)
+
+    def do_due(self) -> int:
+        """Do at once what is due by the broker's clock; returns how much that was."""
+        return self.schedule.do_due() + self.schedule.wheel.do_due() + self.transactions.do_due()
 
     def _later(self, seconds: float, action: Any) -> None:
         def run() -> None:
@@ -241,6 +254,8 @@ class Broker(Server):
             self.topics.save_pending()
             self.groups.save_pending()
             self.store.retain(
+                # Files age in real time, whatever a test does to the clock.
+                now_ms=int((time.time() + self.clock_offset) * 1000),
                 max_age_ms=int(age * 1000) if age is not None else None,
                 max_bytes=self.options.retention_bytes,
             )

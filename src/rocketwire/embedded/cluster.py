@@ -17,15 +17,17 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from rocketwire.embedded.broker import Broker
+from rocketwire.embedded.clock import Ahead, ClusterClock
 from rocketwire.embedded.control import BrokerHandle, ServerHandle
 from rocketwire.embedded.journal import Journal
 from rocketwire.embedded.loop_thread import LoopThread
 from rocketwire.embedded.nameserver import NameServer
 from rocketwire.embedded.options import BrokerOptions, check_name
+from rocketwire.embedded.progress import wait_idle
 from rocketwire.embedded.remote_control import CONTROL_CODE, FROM_OUTSIDE, RemoteControl
 from rocketwire.embedded.server import check_server
 from rocketwire.embedded.store import StoreSizes
-from rocketwire.embedded.topics import TopicConfig, name_problem
+from rocketwire.embedded.topics import DEAD_LETTER_PREFIX, TopicConfig, name_problem
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.message import StoredMessage
 from rocketwire.wire.stored_message import iter_records, to_stored_message
@@ -115,6 +117,7 @@ class EmbeddedCluster:
         self._order_routes = order_routes
         self._broker_timeout = broker_timeout
         self.journal = Journal(journal_limit)
+        self._ahead = Ahead()
         self._thread: LoopThread | None = None
         self._pid = os.getpid()
         self._folder: Path | None = None
@@ -174,6 +177,7 @@ class EmbeddedCluster:
             [server.address for server in self._name_servers],
             self.journal,
             self._options,
+            self._ahead,
             port=self._ports.get(name, 0),
             seed=self._seed + 1 + len(self._brokers),
             **self._server_options,
@@ -262,6 +266,11 @@ class EmbeddedCluster:
         thread = self._check_running()
         return tuple(BrokerHandle(broker, thread) for broker in self._brokers.values())
 
+    @property
+    def clock(self) -> ClusterClock:
+        """The clock of all brokers, which can be put forward: ``cluster.clock.advance("10s")``."""
+        return ClusterClock(self._ahead, self._brokers.values, self._check_running().run)
+
     def broker(self, name: str) -> BrokerHandle:
         """The handle of one broker.
 
@@ -338,6 +347,22 @@ class EmbeddedCluster:
                     await broker.register_now()
 
         self._check_running().run(work)
+
+    def dead_letters(self, group: str) -> list[StoredMessage]:
+        """The messages that a consumer group has given up."""
+        return self.messages(DEAD_LETTER_PREFIX + group)
+
+    def wait_idle(self, group: str, timeout: float = 10.0) -> None:
+        """Wait until a consumer group has handled everything that is in its queues.
+
+        Messages that wait for their time (delayed, or to be tried again) are in no queue yet: put
+        the clock forward and wait again.
+
+        Raises:
+            TimeoutError: it has not; the text says where it is behind.
+        """
+        run = self._check_running().run
+        wait_idle(lambda work: run(lambda: work(tuple(self._brokers.values()))), group, timeout)
 
     def messages(self, topic: str) -> list[StoredMessage]:
         """Everything stored of a topic on running brokers, by broker, queue and offset."""

@@ -105,6 +105,33 @@ class DelaySchedule:
         # A clock that was put back must not make anybody wait longer than the level says.
         return min(max(left, 0.0), self._broker.delays_ms[level - 1] / 1000)
 
+    def seconds_left(self) -> float | None:
+        """Until a delayed message is due; None when there is none."""
+        levels = range(1, len(self._broker.delays_ms) + 1)
+        waits = [wait for level in levels if (wait := self._wait(level)) is not None]
+        return min(waits, default=None)
+
+    def do_due(self) -> int:
+        """Deliver all that is due, and set the alarms anew; returns how many there were."""
+        done = 0
+        for level in range(1, len(self._broker.delays_ms) + 1):
+            timer = self._timers.pop(level, None)
+            if timer is not None:
+                timer.cancel()
+            try:
+                while self._wait(level) == 0:
+                    self._deliver_front(level)
+                    done += 1
+            except StoreError as error:
+                self._postpone(level, error)
+            else:
+                self._arm(level, self._wait(level))
+        return done
+
+    def _postpone(self, level: int, error: StoreError) -> None:
+        _log.warning("%s: a delayed message has to wait: %s", self._broker.name, error)
+        self._arm(level, _TRY_AGAIN)
+
     def _deliver(self, level: int) -> None:
         self._timers.pop(level, None)
         try:
@@ -115,8 +142,7 @@ class DelaySchedule:
                     return
                 self._deliver_front(level)
         except StoreError as error:
-            _log.warning("%s: a delayed message has to wait: %s", self._broker.name, error)
-            self._arm(level, _TRY_AGAIN)
+            self._postpone(level, error)
             return
         self._arm(level, 0.0)
 

@@ -61,7 +61,7 @@ class TimerWheel:
             Refusal: the time is too far away, or is no time.
         """
         now = self._broker.clock_ms()
-        due = _due(properties, now)
+        due = _due(properties, now, self._broker.ahead.seconds)
         if due <= now:
             return
         if due - now > _LONGEST_MS and not properties.get("DELAY"):
@@ -141,19 +141,31 @@ class TimerWheel:
             left = (self._heap[0][0] - self._broker.clock_ms()) / 1000
             self._timer = self._broker.loop.call_later(max(left, at_least), self._deliver)
 
-    def _deliver(self) -> None:
-        self._timer = None
+    def seconds_left(self) -> float | None:
+        """Until a timed message is due; None when there is none."""
+        self._look()
+        if not self._heap:
+            return None
+        return max((self._heap[0][0] - self._broker.clock_ms()) / 1000, 0.0)
+
+    def do_due(self) -> int:
+        """Deliver all that is due, and set the alarm anew; returns how many there were."""
+        self._look()
+        return self._deliver(len(self._heap))
+
+    def _deliver(self, most: int = _AT_ONCE) -> int:
+        done = 0
         try:
-            for _ in range(_AT_ONCE):
-                if not self._heap or self._heap[0][0] > self._broker.clock_ms():
-                    break
+            while done < most and self._heap and self._heap[0][0] <= self._broker.clock_ms():
                 self._deliver_one(self._heap[0][1])
                 heapq.heappop(self._heap)
+                done += 1
         except StoreError as error:
             _log.warning("%s: a timed message has to wait: %s", self._broker.name, error)
             self._arm(1.0)
-            return
+            return done
         self._arm()
+        return done
 
     def _deliver_one(self, offset: int) -> None:
         if offset < self._start or offset in self._done:
@@ -185,14 +197,21 @@ class TimerWheel:
             self._dirty = False
 
 
-def _due(properties: dict[str, str], now: int) -> int:
+def _due(properties: dict[str, str], now: int, ahead: float) -> int:
+    """When a message is due by the broker's clock.
+
+    Clients name moments by the real time. When a test has put the clock forward, such a moment is
+    as far away as the client thinks that it is.
+    """
     for name, unit in ASKING.items():
         text = properties.get(name)
         if text is None:
             continue
         if not text.isdecimal() or len(text) > 18:
             raise _illegal()
-        return int(text) if name == "TIMER_DELIVER_MS" else now + int(text) * unit
+        if name == "TIMER_DELIVER_MS":
+            return int(text) + int(ahead * 1000)
+        return now + int(text) * unit
     return 0
 
 

@@ -36,6 +36,8 @@ _REMOVED_TAG: Final = "d"
 class _Half:
     log_offset: int
     checks: int = 0
+    #: When it was asked for last, by the broker's clock.
+    asked_ms: int = 0
 
 
 class Transactions:
@@ -161,7 +163,20 @@ class Transactions:
 
     def _check_all(self) -> None:
         self._arm()
-        for offset, half in list(self._undecided.items()):
+        self._check_each(list(self._undecided.items()))
+
+    def do_due(self) -> int:
+        """Ask for those whose time has come since the clock was put forward.
+
+        Each at most once an interval, however often the clock is moved; the answers come later.
+        """
+        latest = self._broker.clock_ms() - self._broker.options.transaction_check_interval * 1000
+        due = [item for item in self._undecided.items() if item[1].asked_ms <= latest]
+        self._check_each(due)
+        return 0
+
+    def _check_each(self, halves: list[tuple[int, _Half]]) -> None:
+        for offset, half in halves:
             try:
                 self._check(offset, half)
             except StoreError as error:
@@ -174,7 +189,7 @@ class Transactions:
         if parked is None:
             self.decide(offset)
             return
-        if broker.clock_ms() - parked.draft.born_ms < self.immunity_ms(parked):
+        if self.age_ms(parked) < self.immunity_ms(parked):
             return
         if half.checks >= broker.options.transaction_check_max:
             self._give_up(offset, parked)
@@ -182,7 +197,12 @@ class Transactions:
         member = self._member(parked.properties.get("PGROUP", ""))
         if member is not None:
             half.checks += 1
+            half.asked_ms = broker.clock_ms()
             member.connection.push(self._question(parked))
+
+    def age_ms(self, parked: Parked) -> int:
+        """How old a message is by the broker's clock, which the client's does not follow."""
+        return self._broker.clock_ms() - parked.store_ms
 
     def immunity_ms(self, parked: Parked) -> int:
         """How long a message is left alone before it is asked for."""

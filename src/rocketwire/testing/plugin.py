@@ -15,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from rocketwire.embedded import EmbeddedCluster, Journal
+    from rocketwire.embedded.clock import ClusterClock
     from rocketwire.message import StoredMessage
 
 _LONGEST_NAME: Final = 100
@@ -45,6 +46,14 @@ class TopicForTest:
         """Every request that the brokers saw, those of other tests included."""
         return self.cluster.journal
 
+    @property
+    def clock(self) -> ClusterClock:
+        """The cluster's clock: ``rocketmq.clock.advance("10s")`` makes delayed messages due.
+
+        It stays where it is put, for the tests that follow, too.
+        """
+        return self.cluster.clock
+
     def new_topic(self, queues: int = 4) -> str:
         """One more topic of the test's own."""
         topic = f"{self._name}-{uuid.uuid4().hex[:8]}"
@@ -55,6 +64,20 @@ class TopicForTest:
     def messages(self, topic: str | None = None) -> list[StoredMessage]:
         """What is stored in the topic, by broker, queue and offset."""
         return self.cluster.messages(topic or self.topic)
+
+    def dead_letters(self, group: str) -> list[StoredMessage]:
+        """The messages that a consumer group has given up."""
+        return self.cluster.dead_letters(group)
+
+    def wait_idle(self, group: str, timeout: float = 10.0) -> None:
+        """Wait until a consumer group has handled everything that is in its queues.
+
+        Messages that wait for their time are in no queue yet: put the clock forward first.
+
+        Raises:
+            TimeoutError: it has not; the text says where it is behind.
+        """
+        self.cluster.wait_idle(group, timeout)
 
     def close(self) -> None:
         """Delete the topics, and mend what the test broke."""

@@ -57,5 +57,5 @@ class EndTransactionHandler:
             return False
         if not parked.properties.get("CHECK_IMMUNITY_TIME_IN_SECONDS"):
             return False
-        age = self._broker.clock_ms() - parked.draft.born_ms
-        return age > self._broker.transactions.immunity_ms(parked)
+        transactions = self._broker.transactions
+        return transactions.age_ms(parked) > transactions.immunity_ms(parked)

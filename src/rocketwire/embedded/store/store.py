@@ -343,15 +343,22 @@ class MessageStore:
         with contextlib.suppress(StoreError):
             self.flush()
 
-    def retain(self, *, max_age_ms: int | None = None, max_bytes: int | None = None) -> int:
+    def retain(
+        self,
+        *,
+        now_ms: int | None = None,
+        max_age_ms: int | None = None,
+        max_bytes: int | None = None,
+    ) -> int:
         """Delete the oldest log files that are too old or too much; returns how many.
 
         Whole files only, and never the one that is written to.
         """
         deleted = 0
+        now_ms = self._clock_ms() if now_ms is None else now_ms
         while len(self.log.files) > 1:
             first = self.log.files[0]
-            age = self._clock_ms() - int(first.path.stat().st_mtime * 1000)
+            age = now_ms - int(first.path.stat().st_mtime * 1000)
             old = max_age_ms is not None and age > max_age_ms
             much = max_bytes is not None and self.log.used > max_bytes
             if not (old or much) or first.start + first.size > self.log.synced:
