@@ -9,7 +9,8 @@
     ├─ RouteError                        nobody told us where the topic lives
     │  ├─ TopicNotFoundError
     │  ├─ NoWritableQueueError
-    │  └─ NameServerUnavailableError
+    │  ├─ NameServerUnavailableError
+    │  └─ MissingQueuesError             .queues: a read would have returned less
     ├─ TransportError                    .written: whether the request may have reached the peer
     │  ├─ ConnectFailedError
     │  ├─ ConnectionLostError
@@ -127,6 +128,17 @@ class NoWritableQueueError(RouteError):
 
 class NameServerUnavailableError(RouteError):
     """None of the name servers answered."""
+
+
+class MissingQueuesError(RouteError):
+    """Queues that a topic is known to have can't be read, so a read would return less.
+
+    ``queues`` names them; an id of -1 stands for all queues of a broker.
+    """
+
+    def __init__(self, message: str, queues: Sequence[MessageQueue] = ()) -> None:
+        super().__init__(message)
+        self.queues = tuple(queues)
 
 
 class TransportError(RocketMQError):

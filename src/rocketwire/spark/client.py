@@ -30,6 +30,7 @@ from rocketwire.errors import (
 )
 from rocketwire.message import MessageQueue
 from rocketwire.spark.options import ClientOptions, TopicChoice
+from rocketwire.spark.topic_view import TopicView, learn_route, view_of
 from rocketwire.sync.client import BlockingClient
 from rocketwire.sync.producer import Producer
 from rocketwire.sync.reader import Reader
@@ -40,6 +41,8 @@ from rocketwire.wire.lenient_json import loads
 _log = logging.getLogger("rocketwire.spark")
 
 _GROUP: Final = "rocketwire-spark"
+#: Seconds for which an answer of the name servers is believed.
+_VIEW_FRESH: Final = 2.0
 _SYSTEM_PREFIXES: Final = ("%", "rmq_sys_", "RMQ_SYS_")
 _SYSTEM_TOPICS: Final = frozenset(
     {
@@ -107,6 +110,7 @@ class Cluster:
         self._group = group or _GROUP
         #: Groups, topics and brokers that an offset was written to.
         self._told: set[tuple[str, str, str]] = set()
+        self._views: dict[str, tuple[float, TopicView | None]] = {}
 
     def check_reachable(self, topic: str | None) -> None:
         """Ask a name server for the route of a topic, or of the default one; any answer will do.
@@ -155,6 +159,7 @@ class Cluster:
         """
         found: list[MessageQueue] = []
         for topic in self.topics(choice):
+            self.view_of(topic)
             found += self._reader.queues(topic)
         if not choice.queues:
             return tuple(found)
@@ -168,10 +173,24 @@ class Cluster:
 
     def queues_of(self, topic: str) -> tuple[MessageQueue, ...] | None:
         """The queues of one topic; None when no name server knows it."""
-        try:
-            return self._reader.queues(topic)
-        except TopicNotFoundError:
-            return None
+        return None if self.view_of(topic) is None else self._reader.queues(topic)
+
+    def view_of(self, topic: str) -> TopicView | None:
+        """What all name servers say of a topic; None when none of them knows it.
+
+        Raises:
+            RouteError: none of them answers.
+        """
+        parts = parts_of(self._reader)
+        asked_at, known = self._views.get(topic, (-_VIEW_FRESH, None))
+        if parts.clock() - asked_at < _VIEW_FRESH:
+            return known
+        route = learn_route(parts, topic)
+        view = None
+        if route is not None:
+            view = view_of(parts, topic, route, self._reader.queues(topic))
+        self._views[topic] = (parts.clock(), view)
+        return view
 
     def bounds(self, queues: Iterable[MessageQueue]) -> Bounds:
         """What brokers have of some queues, all asked at once."""

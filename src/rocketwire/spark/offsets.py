@@ -32,6 +32,8 @@ class StreamOffset:
     offsets: QueueOffsets
     begins: QueueOffsets = field(default_factory=dict)
     is_initial: bool = False
+    #: Queues that can't be read now; told with the latest offset only, never logged.
+    missing: tuple[MessageQueue, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """What goes to Spark's log; readable, and stable as text."""
@@ -40,6 +42,8 @@ class StreamOffset:
             made["initial"] = True
         if self.begins:
             made["begins"] = nest(self.begins)
+        if self.missing:
+            made["missing"] = nest(dict.fromkeys(self.missing, 0))
         made["offsets"] = nest(self.offsets)
         return made
 
@@ -61,6 +65,7 @@ class StreamOffset:
                 flatten(value["offsets"]),
                 flatten(value.get("begins", {})),
                 is_initial=value.get("initial") is True,
+                missing=tuple(flatten(value.get("missing", {}))),
             )
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise ConfigError(f"the checkpoint's offsets can't be read: {error!r}") from None

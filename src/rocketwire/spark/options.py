@@ -8,22 +8,34 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final, Literal, TypeVar, cast
 
 from rocketwire import config as settings
-from rocketwire.columns.schema import select_columns
 from rocketwire.config import ClientConfig, ProducerConfig, ReaderConfig, canonical
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
-from rocketwire.setting_values import name_servers, seconds
-
-EARLIEST: Final = -2
-LATEST: Final = -1
+from rocketwire.setting_values import name_servers
+from rocketwire.spark.option_values import (
+    EARLIEST,
+    LATEST,
+    OFFSETS_SHAPE,
+    ExpectedBrokers,
+    one_of,
+    parse_assignment,
+    parse_columns,
+    parse_expected_brokers,
+    parse_flag,
+    parse_moment,
+    parse_names,
+    parse_offsets,
+    parse_pattern,
+    parse_positive,
+    parse_span,
+    parse_tags,
+)
 
 OnBadRow = Literal["fail", "deadletter", "drop"]
 Included = Literal["user", "all", "none"]
@@ -87,6 +99,11 @@ class ReadOptions:
     tags: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
     properties: Included = "user"
+    #: What the user says of a topic's brokers; it beats every record. None: nothing.
+    expected: ExpectedBrokers | None = None
+    #: Queues that a pipeline has on record, and brokers that it was told to forget.
+    known: tuple[MessageQueue, ...] = ()
+    forgotten: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,130 +177,16 @@ class _Raw:
         return [name for name in names if self.text(name) is not None]
 
 
-def _flag(text: str) -> bool:
-    if text.lower() in {"true", "false"}:
-        return text.lower() == "true"
-    raise ConfigError(f"{text!r} is neither true nor false")
-
-
-def _positive(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) == 0:
-        raise ConfigError(f"{text!r} is no whole number above zero")
-    return int(text)
-
-
-def _span(text: str) -> float:
-    value = seconds(text)
-    if value <= 0:
-        raise ConfigError(f"{text!r} is no time above zero, e.g. 120s or 15m")
-    return value
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def _one_of(*allowed: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text.lower() not in allowed:
-            raise ConfigError(f"{text!r} is none of {', '.join(allowed)}")
-        return text.lower()
-
-    return parse
-
-
-def _tags(text: str) -> tuple[str, ...] | None:
-    tags = tuple(dict.fromkeys(part.strip() for part in text.split("||") if part.strip()))
-    return None if not tags or "*" in tags else tags
-
-
-def _columns(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
-    try:
-        return tuple(select_columns(names).names)
-    except ConfigError as error:
-        raise ConfigError(str(error).removeprefix("columns: ")) from None
-
-
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ConfigError(f"{text!r} is no regular expression: {error}") from None
-    return text
-
-
-def parse_moment(text: str) -> int:
-    """Milliseconds since 1970, from themselves or from ISO-8601 with a time zone."""
-    if re.fullmatch(r"[0-9]{1,15}", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(
-            f"{text!r} is no moment: give milliseconds since 1970, or ISO-8601 such as "
-            "2026-01-31T12:00:00Z"
-        ) from None
-    if moment.tzinfo is None:
-        raise ConfigError(f"{text!r} has no time zone: add Z, or an offset such as +02:00")
-    return int(moment.timestamp() * 1000)
-
-
-def _json_object(text: str, shape: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{text!r} is not JSON like {shape}")
-    return value
-
-
-_OFFSETS_SHAPE: Final = '{"topic":{"broker":{"0":23}}}'
-_ASSIGN_SHAPE: Final = '{"topic":{"broker":[0,1]}}'
-
-
-def _offsets(text: str) -> dict[MessageQueue, int]:
-    found: dict[MessageQueue, int] = {}
-    for topic, brokers in _json_object(text, _OFFSETS_SHAPE).items():
-        for broker, queues in _inner(brokers, text, _OFFSETS_SHAPE).items():
-            for number, offset in _inner(queues, text, _OFFSETS_SHAPE).items():
-                if not number.isdecimal() or type(offset) is not int or offset < EARLIEST:
-                    raise ConfigError(
-                        f"{topic}, {broker}, {number!r}: {offset!r} is no offset; give a number "
-                        "from 0, -2 for earliest or -1 for latest"
-                    )
-                found[MessageQueue(topic, broker, int(number))] = offset
-    return found
-
-
-def _inner(value: object, text: str, shape: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{text!r} is not JSON like {shape}")
-    return value
-
-
-def _assignment(text: str) -> tuple[MessageQueue, ...]:
-    found: list[MessageQueue] = []
-    for topic, brokers in _json_object(text, _ASSIGN_SHAPE).items():
-        for broker, numbers in _inner(brokers, text, _ASSIGN_SHAPE).items():
-            if not isinstance(numbers, list) or not all(
-                type(number) is int and number >= 0 for number in numbers
-            ):
-                raise ConfigError(f"{text!r} is not JSON like {_ASSIGN_SHAPE}")
-            found += [MessageQueue(topic, broker, number) for number in numbers]
-    if not found:
-        raise ConfigError("it names no queue")
-    return tuple(sorted(set(found)))
-
-
 _READ: Final = (
     "topic", "topics", "topicPattern", "assign", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "startingTimestampStrategy", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
     "joinSmallRanges", "failOnDataLoss", "readTimeout", "groupId", "tags", "columns",
-    "includeProperties",
+    "includeProperties", "expectedBrokers",
 )  # fmt: skip
+#: How a pipeline hands its record to the reader; not for users.
+KNOWN: Final = "_knownqueues"
+FORGOTTEN: Final = "_forgottenbrokers"
 _WRITE: Final = (
     "topic", "stampRows", "writeId", "onBadRow", "deadLetterTopic", "summaryFile",
     "deliveryTimeout",
@@ -366,37 +269,45 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     check_names(given)
     raw = _Raw(_spelled(given))
     least, most = (
-        raw.parse(name, cast("Callable[[str], int | None]", _positive), None)
+        raw.parse(name, cast("Callable[[str], int | None]", parse_positive), None)
         for name in ("minOffsetsPerTrigger", "maxOffsetsPerTrigger")
     )
     if least is not None and most is not None and least > most:
         raise ConfigError(
             f"option minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger {most}"
         )
-    positive = cast("Callable[[str], int | None]", _positive)
+    positive = cast("Callable[[str], int | None]", parse_positive)
+    nothing: tuple[MessageQueue, ...] = ()
     return ReadOptions(
         choice=_choice(raw),
         start=_start(raw, streaming=streaming),
         end=_end(raw, streaming=streaming),
         latest_if_none_that_new=raw.parse(
-            "startingTimestampStrategy", _one_of("error", "latest"), "error"
+            "startingTimestampStrategy", one_of("error", "latest"), "error"
         )
         == "latest",
         max_offsets=most,
         min_offsets=least,
-        max_trigger_delay=raw.parse("maxTriggerDelay", _span, 900.0),
+        max_trigger_delay=raw.parse("maxTriggerDelay", parse_span, 900.0),
         min_partitions=raw.parse("minPartitions", positive, None),
         max_records=raw.parse("maxRecordsPerPartition", positive, None),
-        join_small=raw.parse("joinSmallRanges", _flag, default=True),
-        fail_on_data_loss=raw.parse("failOnDataLoss", _flag, default=True),
-        read_timeout=raw.parse("readTimeout", _span, 120.0),
+        join_small=raw.parse("joinSmallRanges", parse_flag, default=True),
+        fail_on_data_loss=raw.parse("failOnDataLoss", parse_flag, default=True),
+        read_timeout=raw.parse("readTimeout", parse_span, 120.0),
         group_id=raw.parse("groupId", _group, None),
-        tags=raw.parse("tags", _tags, None),
-        columns=raw.parse("columns", cast("Callable[[str], Any]", _columns), None),
+        tags=raw.parse("tags", parse_tags, None),
+        columns=raw.parse("columns", cast("Callable[[str], Any]", parse_columns), None),
         properties=cast(
-            "Included", raw.parse("includeProperties", _one_of("user", "all", "none"), "user")
+            "Included", raw.parse("includeProperties", one_of("user", "all", "none"), "user")
         ),
+        expected=raw.parse("expectedBrokers", _expected, None),
+        known=raw.parse(KNOWN, parse_assignment, nothing),
+        forgotten=raw.parse(FORGOTTEN, parse_names, ()),
     )
+
+
+def _expected(text: str) -> ExpectedBrokers | None:
+    return parse_expected_brokers(text)
 
 
 def _group(text: str) -> str | None:
@@ -412,11 +323,11 @@ def _choice(raw: _Raw) -> TopicChoice:
             f"exactly one of the options topic, topics, topicPattern, assign says what to read: {found}"
         )
     if given[0] == "topicPattern":
-        return TopicChoice(pattern=raw.parse("topicPattern", _pattern, ""))
+        return TopicChoice(pattern=raw.parse("topicPattern", parse_pattern, ""))
     if given[0] == "assign":
         nothing: tuple[MessageQueue, ...] = ()
-        return TopicChoice(queues=raw.parse("assign", _assignment, nothing))
-    names = _names(raw.text(given[0]) or "")
+        return TopicChoice(queues=raw.parse("assign", parse_assignment, nothing))
+    names = parse_names(raw.text(given[0]) or "")
     if not names:
         raise ConfigError(f"option {given[0]} names no topic")
     return TopicChoice(topics=names)
@@ -453,8 +364,8 @@ def _place(raw: _Raw, name: str, default: int) -> tuple[int, dict[MessageQueue, 
     if text.lower() in words:
         return words[text.lower()], {}
     if not text.startswith("{"):
-        raise ConfigError(f"option {name}: {text!r} is not earliest, latest, or {_OFFSETS_SHAPE}")
-    return default, raw.parse(name, _offsets, {})
+        raise ConfigError(f"option {name}: {text!r} is not earliest, latest, or {OFFSETS_SHAPE}")
+    return default, raw.parse(name, parse_offsets, {})
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -465,18 +376,18 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     """
     check_names(given)
     raw = _Raw(_spelled(given))
-    on_bad_row = raw.parse("onBadRow", _one_of("fail", "deadletter", "drop"), "fail")
+    on_bad_row = raw.parse("onBadRow", one_of("fail", "deadletter", "drop"), "fail")
     dead_letters = raw.text("deadLetterTopic")
     if on_bad_row == "deadletter" and dead_letters is None:
         raise ConfigError("option onBadRow is deadletter: name the topic in deadLetterTopic")
     return WriteOptions(
         topic=raw.text("topic"),
-        stamp_rows=raw.parse("stampRows", _flag, default=True),
+        stamp_rows=raw.parse("stampRows", parse_flag, default=True),
         write_id=raw.parse("writeId", _write_id, None),
         on_bad_row=cast("OnBadRow", on_bad_row),
         dead_letter_topic=dead_letters,
         summary_file=raw.text("summaryFile"),
-        delivery_timeout=raw.parse("deliveryTimeout", _span, 120.0),
+        delivery_timeout=raw.parse("deliveryTimeout", parse_span, 120.0),
     )
 
 

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
+from typing import Final
 
 from rocketwire.columns.fetch import DataLossError
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Bounds, Cluster
-from rocketwire.spark.options import EARLIEST, LATEST, Position, ReadOptions
+from rocketwire.spark.completeness import Completeness, describe_missing, missing_error
+from rocketwire.spark.option_values import EARLIEST, LATEST
+from rocketwire.spark.options import Position, ReadOptions
 from rocketwire.spark.ranges import QueueRange
 
 _log = logging.getLogger("rocketwire.spark")
 
+#: Seconds between two looks for queues that can't be reached.
+_LOOK_AGAIN: Final = 0.5
 
-def plan_batch(cluster: Cluster, options: ReadOptions) -> list[QueueRange]:
+
+def plan_batch(
+    cluster: Cluster, options: ReadOptions, completeness: Completeness
+) -> list[QueueRange]:
     """The ranges that a batch reads.
 
     Raises:
         TopicNotFoundError: a topic does not exist.
-        TransportError: a broker does not answer.
+        MissingQueuesError: queues can't be reached for too long, and that matters.
         DataLossError: offsets asked for are not there, and that matters.
         ConfigError: no message is as new as the start.
     """
-    queues = cluster.queues(options.choice)
-    bounds = all_bounds(cluster, queues)
+    bounds = whole_bounds(cluster, options, completeness)
     starts = start_offsets(cluster, options, bounds)
     ends = end_offsets(cluster, options, bounds)
     found: list[QueueRange] = []
-    for queue in queues:
+    for queue in bounds.end:
         first, end = bounds.first[queue], bounds.end[queue]
         start = within(queue, starts[queue], first, end, options)
         stop = within(queue, ends[queue], first, end, options)
@@ -37,12 +45,34 @@ def plan_batch(cluster: Cluster, options: ReadOptions) -> list[QueueRange]:
     return found
 
 
-def all_bounds(cluster: Cluster, queues: tuple[MessageQueue, ...]) -> Bounds:
-    """Bounds of all queues; a batch without some of its queues would be a wrong answer."""
-    bounds = cluster.bounds(queues)
-    for error in bounds.silent.values():
-        raise error
-    return bounds
+def whole_bounds(
+    cluster: Cluster,
+    options: ReadOptions,
+    completeness: Completeness,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Bounds:
+    """Bounds of all queues that the topics have; queues that can't be reached are waited for.
+
+    Raises:
+        TopicNotFoundError: a topic does not exist.
+        MissingQueuesError: they stay away for ``readTimeout``, and that matters.
+    """
+    began = clock()
+    while True:
+        queues = cluster.queues(options.choice)
+        bounds = cluster.bounds(queues)
+        views = {topic: cluster.view_of(topic) for topic in sorted({q.topic for q in queues})}
+        missing = completeness.missing(views, bounds)
+        if not missing:
+            return bounds
+        if not options.fail_on_data_loss:
+            _log.warning("queues are left out: %s", describe_missing(missing))
+            return bounds
+        waited = clock() - began
+        if waited >= options.read_timeout:
+            raise missing_error(missing, waited)
+        sleep(min(_LOOK_AGAIN, options.read_timeout - waited))
 
 
 def start_offsets(
@@ -95,7 +125,7 @@ def within(queue: MessageQueue, offset: int, first: int, end: int, options: Read
     lost = (offset, first) if offset < first else (end, offset)
     text = (
         f"topic {queue.topic}, broker {queue.broker}, queue {queue.id}: offsets {lost[0]} to "
-        f"{lost[1] - 1} are not there; the broker has {first} to {end - 1}"
+        f"{lost[1] - 1} are not there; {_what_is_there(first, end)}"
     )
     if options.fail_on_data_loss:
         raise DataLossError(f"{text}. Set failOnDataLoss to false to go on without them")
@@ -103,9 +133,9 @@ def within(queue: MessageQueue, offset: int, first: int, end: int, options: Read
     return max(first, min(offset, end))
 
 
-def describe(silent: Mapping[MessageQueue, Exception]) -> str:
-    """Which queues can't be read, and why, in one line."""
-    brokers: dict[str, str] = {}
-    for queue, error in silent.items():
-        brokers.setdefault(queue.broker, str(error))
-    return "; ".join(f"{broker}: {why}" for broker, why in sorted(brokers.items()))
+def _what_is_there(first: int, end: int) -> str:
+    if end == 0:
+        return "the queue is empty: the topic was deleted, or made anew"
+    if first == end:
+        return f"the broker has none before {end}: all messages have expired"
+    return f"the broker has {first} to {end - 1}"

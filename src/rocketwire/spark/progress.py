@@ -14,9 +14,27 @@ from rocketwire.spark.offsets import StreamOffset
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Messages that wait, per queue and in all."""
+    """Messages that wait, per queue and in all; and queues that can't be read.
+
+    ``is_known`` is False where Spark's progress does not tell the brokers' ends: PySpark before
+    4.2 leaves them out. All figures are 0 then, which means nothing.
+    """
 
     queues: Mapping[MessageQueue, int] = field(default_factory=dict)
+    #: Queues that can't be read now; an id of -1 stands for all queues of a broker.
+    missing_queues: tuple[MessageQueue, ...] = ()
+    is_known: bool = True
+
+    @property
+    def missing(self) -> int:
+        """How many queues can't be read now. What waits in them is not in the other figures."""
+        return len(self.missing_queues)
+
+    def __str__(self) -> str:
+        if not self.is_known:
+            return "unknown"
+        away = f", {self.missing} queues can't be read" if self.missing else ""
+        return f"{self.total} messages{away}"
 
     @property
     def total(self) -> int:
@@ -50,15 +68,21 @@ def lag(progress: Any) -> Lag:
     """
     content = _as_mapping(progress)
     found: dict[MessageQueue, int] = {}
+    missing: set[MessageQueue] = set()
+    is_known = True
     for source in content.get("sources", ()):
         end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
-        if end is None or latest is None:
+        if end is None:
             continue
+        if latest is None:
+            is_known = False
+            continue
+        missing |= set(latest.missing)
         for queue, offset in latest.offsets.items():
             # A queue that the query has not begun is behind by what is in it from the start on,
             # which is not known here; count it from zero.
             found[queue] = max(0, offset - end.offsets.get(queue, 0))
-    return Lag(dict(sorted(found.items())))
+    return Lag(dict(sorted(found.items())), tuple(sorted(missing)), is_known)
 
 
 def _as_mapping(progress: Any) -> Mapping[str, Any]:

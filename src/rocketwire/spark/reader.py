@@ -14,7 +14,9 @@ from rocketwire.columns.inside import parts_of
 from rocketwire.columns.schema import select_columns
 from rocketwire.core.pull import tag_filter
 from rocketwire.spark.client import Cluster, reader_for
+from rocketwire.spark.completeness import Completeness
 from rocketwire.spark.early_end import until_left
+from rocketwire.spark.local_record import LocalRecord
 from rocketwire.spark.options import ClientOptions, ReadOptions
 from rocketwire.spark.planning import plan_batch
 from rocketwire.spark.ranges import QueueRange, plan_tasks
@@ -74,13 +76,28 @@ def read_partition(
     yield from until_left(decoder.decode(fetch_spans(parts_of(reader), spans, policy)))
 
 
+def completeness_for(
+    client: ClientOptions, options: ReadOptions, folder: str | None
+) -> Completeness:
+    """Finds queues that can't be read; remembers those seen in a folder, if one is given."""
+    record = LocalRecord(folder, client.name_servers) if folder is not None else None
+    return Completeness(options, record)
+
+
 class RocketMQReader(DataSourceReader):
     """Reads a batch: offsets are fixed when it is planned, so every action sees the same rows."""
 
-    def __init__(self, client: ClientOptions, options: ReadOptions, columns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        client: ClientOptions,
+        options: ReadOptions,
+        columns: Sequence[str],
+        folder: str | None = None,
+    ) -> None:
         self._client = client
         self._options = options
         self._columns = tuple(columns)
+        self._folder = folder
         limits = (options.max_offsets, options.min_offsets)
         if limits != (None, None):
             _log.warning("maxOffsetsPerTrigger and minOffsetsPerTrigger do nothing in a batch")
@@ -89,7 +106,8 @@ class RocketMQReader(DataSourceReader):
         """Plan the tasks; asks brokers for their offsets."""
         reader = reader_for(self._client, self._options.group_id)
         cluster = Cluster(reader, self._options.group_id)
-        return partitions_of(plan_batch(cluster, self._options), self._options)
+        completeness = completeness_for(self._client, self._options, self._folder)
+        return partitions_of(plan_batch(cluster, self._options, completeness), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from rocketwire.errors import ConfigError
 from rocketwire.spark import absent
 from rocketwire.spark.client import Cluster, reader_for
+from rocketwire.spark.local_record import local_folder
 from rocketwire.spark.options import (
     ClientOptions,
     ReadOptions,
@@ -67,6 +68,11 @@ class RocketMQDataSource(DataSource):
         """How users call it."""
         return "rocketmq"
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # Only this process is told of Spark's folder; a stream's own one is not.
+        self._folder = local_folder()
+
     def schema(self) -> StructType:
         """The columns of a read; options are checked here already, because this comes first."""
         check_names(self.options)
@@ -83,12 +89,12 @@ class RocketMQDataSource(DataSource):
     def reader(self, schema: StructType) -> RocketMQReader:
         """Read a batch."""
         client, options = self._client(), read_options(self.options, streaming=False)
-        return RocketMQReader(client, options, columns_of(schema))
+        return RocketMQReader(client, options, columns_of(schema), self._folder)
 
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:
         """Read a stream."""
         client, options = self._client(), read_options(self.options, streaming=True)
-        return RocketMQStreamReader(client, options, columns_of(schema))
+        return RocketMQStreamReader(client, options, columns_of(schema), self._folder)
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketMQWriter:  # noqa: FBT001
         """Write a batch."""

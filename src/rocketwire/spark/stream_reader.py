@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,15 +20,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rocketwire.columns.fetch import DataLossError
 from rocketwire.errors import RocketMQError, RouteError
 from rocketwire.message import MessageQueue
+from rocketwire.spark.absent_queues import AbsentQueues
 from rocketwire.spark.client import Bounds, Cluster, reader_for
+from rocketwire.spark.completeness import Completeness
 from rocketwire.spark.offsets import StreamOffset, batch_begin, batch_end
 from rocketwire.spark.options import ClientOptions, ReadOptions
-from rocketwire.spark.planning import all_bounds, describe, start_offsets, within
+from rocketwire.spark.planning import start_offsets, whole_bounds, within
 from rocketwire.spark.ranges import QueueRange
-from rocketwire.spark.reader import partitions_of, read_partition
+from rocketwire.spark.reader import completeness_for, partitions_of, read_partition
+from rocketwire.spark.topic_view import TopicView
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,8 +40,6 @@ _log = logging.getLogger("rocketwire.spark")
 _FRESH: Final = 0.1
 _WARN_EVERY: Final = 60.0
 _REPORT_EVERY: Final = 1.0
-#: A name server that was restarted knows nothing until the brokers have registered again.
-_DELETED_AFTER: Final = 60.0
 
 
 class StreamSource:
@@ -48,20 +48,31 @@ class StreamSource:
     Args:
         cluster: answers questions.
         options: of the read.
+        completeness: finds queues that can't be read.
         clock: seconds.
+        sleep: waits so many.
     """
 
     def __init__(
-        self, cluster: Cluster, options: ReadOptions, clock: Callable[[], float] = time.monotonic
+        self,
+        cluster: Cluster,
+        options: ReadOptions,
+        completeness: Completeness | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._cluster = cluster
         self._options = options
         self._clock = clock
+        self._sleep = sleep
+        self._absent = AbsentQueues(completeness or Completeness(options), options, clock)
         self._initial: StreamOffset | None = None
         self._ceiling: dict[MessageQueue, int] | None = None
+        #: Queues that could not be reached when the ceiling was taken.
+        self._late: set[MessageQueue] = set()
         self._bounds: Bounds | None = None
         self._bounds_at = 0.0
-        self._unknown_since: dict[str, float] = {}
+        self._known: Mapping[MessageQueue, int] = {}
         self._warned: dict[str, float] = {}
         self._waiting_since: float | None = None
         self._reported: StreamOffset | None = None
@@ -70,8 +81,13 @@ class StreamSource:
     def initial(self) -> StreamOffset:
         """Where a new query starts; the same answer however often it is asked."""
         if self._initial is None:
-            queues = self._cluster.queues(self._options.choice)
-            bounds = all_bounds(self._cluster, queues)
+            bounds = whole_bounds(
+                self._cluster,
+                self._options,
+                self._absent.completeness,
+                self._clock,
+                self._sleep,
+            )
             starts = start_offsets(self._cluster, self._options, bounds)
             offsets = {
                 queue: within(queue, offset, bounds.first[queue], bounds.end[queue], self._options)
@@ -82,14 +98,33 @@ class StreamSource:
 
     def stop_at_present_end(self) -> None:
         """Take nothing that comes after now (trigger AvailableNow)."""
-        self._ceiling = dict(self._current(()).end)
+        self._ceiling = dict(self._current().end)
+        self._late = set(self._absent.missing)
 
     def latest(self, start: StreamOffset, limit: int | None) -> StreamOffset:
-        """The end of the next batch, ``start`` when there is none yet."""
-        bounds = self._current(start.offsets)
-        self._warn_of_silent(bounds, start)
+        """The end of the next batch, ``start`` when there is none yet.
+
+        Raises:
+            MissingQueuesError: queues can't be read for too long, and that matters.
+            DataLossError: messages are gone, and that matters.
+        """
+        while True:
+            found = self._next(start, limit)
+            is_over = found is start and self._ceiling is not None
+            if not (is_over and self._absent.missing and self._options.fail_on_data_loss):
+                return found
+            # Nothing new would end the run with success: the missing queues are waited for.
+            self._sleep(_FRESH * 2)
+
+    def _next(self, start: StreamOffset, limit: int | None) -> StreamOffset:
+        self._known = start.offsets
+        bounds = self._current()
+        if self._absent.missing:
+            self._warn(f"queues are skipped until they return: {self._absent.told}")
+        self._absent.check_patience()
         ends = dict(bounds.end)
         if self._ceiling is not None:
+            self._raise_ceiling(bounds)
             ends = {
                 queue: min(end, self._ceiling[queue])
                 for queue, end in ends.items()
@@ -101,6 +136,20 @@ class StreamSource:
             found = start
         self._report(start, is_idle=found is start)
         return found
+
+    def _raise_ceiling(self, bounds: Bounds) -> None:
+        """Queues that could not be reached when the end was taken have theirs once they return."""
+        assert self._ceiling is not None
+        for queue in sorted(self._late & set(bounds.end)):
+            self._ceiling[queue] = bounds.end[queue]
+            self._late.discard(queue)
+        # Which queues a broker has is known only once it is back.
+        for whole in [queue for queue in self._late if queue.id < 0]:
+            back = [queue for queue in bounds.end if queue.topic == whole.topic]
+            if whole not in self._absent.missing:
+                for queue in back:
+                    self._ceiling.setdefault(queue, bounds.end[queue])
+                self._late.discard(whole)
 
     def _corrections(self, start: StreamOffset, bounds: Bounds) -> dict[MessageQueue, int]:
         """Where to go on in queues that do not have their offset any more."""
@@ -132,8 +181,9 @@ class StreamSource:
         return False
 
     def true_ends(self) -> StreamOffset:
-        """What the brokers have, whatever limits say."""
-        return StreamOffset(self._current(()).end)
+        """What the brokers have, whatever limits say, and which queues can't be read."""
+        end = self._current().end
+        return StreamOffset(end, missing=tuple(self._absent.missing))
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[QueueRange]:
         """What a batch reads."""
@@ -144,32 +194,37 @@ class StreamSource:
 
     # -- what brokers have ------------------------------------------------------------------
 
-    def _current(self, known: Any) -> Bounds:
+    def _current(self) -> Bounds:
         now = self._clock()
         if self._bounds is None or now - self._bounds_at > _FRESH:
-            self._bounds = self._cluster.bounds(self._queues(known))
+            queues, views = self._queues()
+            self._bounds = self._cluster.bounds(queues)
             self._bounds_at = self._clock()
+            self._absent.look(views, self._bounds, self._known)
         return self._bounds
 
-    def _queues(self, known: Any) -> tuple[MessageQueue, ...]:
-        """The queues to read now; those of topics that can't be looked up are left out."""
+    def _queues(self) -> tuple[tuple[MessageQueue, ...], dict[str, TopicView | None]]:
+        """The queues to read now, and what name servers say of their topics."""
         choice = self._options.choice
         if choice.queues:
-            return choice.queues
-        topics = set(self._topics()) | {queue.topic for queue in known}
+            return choice.queues, {}
+        topics = set(self._topics()) | {queue.topic for queue in self._known}
         found: list[MessageQueue] = []
+        views: dict[str, TopicView | None] = {}
         for topic in sorted(topics):
+            known = [queue for queue in self._known if queue.topic == topic]
             try:
                 queues = self._cluster.queues_of(topic)
+                views[topic] = self._cluster.view_of(topic)
             except RouteError as error:
                 self._warn(f"topic {topic} can't be looked up: {error}")
-                queues = tuple(queue for queue in known if queue.topic == topic)
-            if queues is None:
-                self._is_gone(topic)
+                found += known
                 continue
-            self._unknown_since.pop(topic, None)
-            found += queues
-        return tuple(found)
+            found += queues or ()
+            # A queue less on a broker that is there: its last messages may still be read.
+            there = {queue.broker for queue in queues or ()}
+            found += [q for q in known if q.broker in there and q not in set(queues or ())]
+        return tuple(found), views
 
     def _topics(self) -> Sequence[str]:
         try:
@@ -177,24 +232,6 @@ class StreamSource:
         except RouteError as error:
             self._warn(f"topics can't be looked up: {error}")
             return ()
-
-    def _is_gone(self, topic: str) -> None:
-        since = self._unknown_since.setdefault(topic, self._clock())
-        if self._clock() - since > _DELETED_AFTER and self._options.fail_on_data_loss:
-            raise DataLossError(
-                f"topic {topic} was deleted while it was read. Set failOnDataLoss to false to go on "
-                "without it"
-            )
-        self._warn(f"topic {topic} is unknown to the name server; its queues are skipped")
-
-    def _warn_of_silent(self, bounds: Bounds, start: StreamOffset) -> None:
-        if bounds.silent:
-            self._warn(f"queues are skipped until they return: {describe(bounds.silent)}")
-        gone = {queue.broker for queue in start.offsets} - {queue.broker for queue in bounds.end}
-        gone -= {queue.broker for queue in bounds.silent}
-        if gone:
-            names = ", ".join(sorted(gone))
-            self._warn(f"queues are skipped until they return: {names} left the route")
 
     def _warn(self, text: str) -> None:
         """Log a warning, but not every few milliseconds."""
@@ -217,10 +254,17 @@ class StreamSource:
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream as Spark calls it."""
 
-    def __init__(self, client: ClientOptions, options: ReadOptions, columns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        client: ClientOptions,
+        options: ReadOptions,
+        columns: Sequence[str],
+        folder: str | None = None,
+    ) -> None:
         self._client = client
         self._options = options
         self._columns = tuple(columns)
+        self._folder = folder
         self._source: StreamSource | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -233,7 +277,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._source is None:
             reader = reader_for(self._client, self._options.group_id)
             cluster = Cluster(reader, self._options.group_id)
-            self._source = StreamSource(cluster, self._options)
+            completeness = completeness_for(self._client, self._options, self._folder)
+            self._source = StreamSource(cluster, self._options, completeness)
         return self._source
 
     def initialOffset(self) -> dict[str, Any]:

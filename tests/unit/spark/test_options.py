@@ -7,13 +7,11 @@ import pytest
 from rocketwire.config import ProducerConfig, ReaderConfig
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
+from rocketwire.spark.option_values import EARLIEST, LATEST, parse_moment
 from rocketwire.spark.options import (
     ALL_OPTIONS,
-    EARLIEST,
-    LATEST,
     check_names,
     client_options,
-    parse_moment,
     read_options,
     write_options,
 )
@@ -221,3 +219,22 @@ def test_secrets_are_in_no_text():
 )
 def test_moments(text, expected):
     assert parse_moment(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("broker-a, broker-b", {"": ("broker-a", "broker-b")}),
+        ("3", {"": 3}),
+        ('{"orders": ["a", "b"], "other": 2, "third": "a,c"}',
+         {"orders": ("a", "b"), "other": 2, "third": ("a", "c")}),
+    ],
+)  # fmt: skip
+def test_expected_brokers_are_names_or_a_count_for_all_topics_or_each(text, wanted):
+    assert read_options(TOPIC | {"expectedbrokers": text}, streaming=True).expected == wanted
+
+
+@pytest.mark.parametrize("text", ["0", ",", '{"t": 0}', '{"t": []}', "{", '{"t": [1]}', "00000"])
+def test_wrong_expected_brokers_are_refused(text):
+    with pytest.raises(ConfigError, match="option expectedBrokers"):
+        read_options(TOPIC | {"expectedbrokers": text}, streaming=False)

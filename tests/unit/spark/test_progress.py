@@ -48,3 +48,19 @@ def test_no_progress_is_no_lag(nothing):
 def test_what_is_no_progress_is_refused(wrong):
     with pytest.raises(ConfigError, match=r"give query\.lastProgress"):
         lag(wrong)
+
+
+def test_queues_that_can_not_be_read_are_a_figure_of_their_own():
+    latest = {"v": 1, "missing": {"t": {"b": {"0": 0, "1": 0}}}, "offsets": {"t": {"a": {"0": 5}}}}
+    end = {"v": 1, "offsets": {"t": {"a": {"0": 5}, "b": {"0": 3}}}}
+    found = lag({"sources": [{"endOffset": json.dumps(end), "latestOffset": json.dumps(latest)}]})
+    assert (found.total, found.missing) == (0, 2)
+    assert [queue.broker for queue in found.missing_queues] == ["b", "b"]
+    assert str(found) == "0 messages, 2 queues can't be read"
+
+
+def test_without_the_latest_offset_nothing_is_claimed():
+    end = {"v": 1, "offsets": {"t": {"a": {"0": 5}}}}
+    found = lag({"sources": [{"endOffset": json.dumps(end), "latestOffset": None}]})
+    assert not found.is_known
+    assert str(found) == "unknown"

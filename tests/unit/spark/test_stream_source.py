@@ -5,12 +5,18 @@ import logging
 import pytest
 
 from rocketwire.columns.fetch import DataLossError
-from rocketwire.errors import ConfigError, ConnectFailedError, NameServerUnavailableError
+from rocketwire.errors import (
+    ConfigError,
+    ConnectFailedError,
+    MissingQueuesError,
+    NameServerUnavailableError,
+)
 from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Bounds
 from rocketwire.spark.offsets import StreamOffset
 from rocketwire.spark.options import read_options
 from rocketwire.spark.stream_reader import StreamSource
+from rocketwire.spark.topic_view import BrokerView, TopicView
 
 A, B, C = (MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("t", "b", 0))
 
@@ -24,6 +30,7 @@ class Brokers:
         self.is_lost = False
         self.committed = []
         self.asked = 0
+        self.ordered = {}
 
     @property
     def places(self):
@@ -48,6 +55,16 @@ class Brokers:
         found = self.topics_known.get(topic)
         return None if found is None else tuple(sorted(found))
 
+    def view_of(self, topic):
+        queues = self.queues_of(topic)
+        if queues is None:
+            return None
+        ids = {}
+        for queue in queues:
+            ids.setdefault(queue.broker, []).append(queue.id)
+        brokers = {name: BrokerView("c", f"{name}:1", tuple(i)) for name, i in ids.items()}
+        return TopicView(brokers, self.ordered)
+
     def bounds(self, queues):
         self.asked += 1
         heard = [q for q in queues if q not in self.silent and q in self.places]
@@ -70,6 +87,9 @@ class Clock:
     def __call__(self):
         return self.now
 
+    def sleep(self, seconds):
+        self.now += seconds
+
 
 @pytest.fixture
 def clock():
@@ -81,7 +101,9 @@ def source(clock):
     def make(brokers, **options):
         given = {"nameservers": "127.0.0.1:9876", "startingoffsets": "earliest"}
         given |= {} if "topicpattern" in options else {"topic": "t"}
-        return StreamSource(brokers, read_options(given | options, streaming=True), clock)
+        return StreamSource(
+            brokers, read_options(given | options, streaming=True), clock=clock, sleep=clock.sleep
+        )
 
     return make
 
@@ -178,7 +200,7 @@ def test_a_silent_broker_keeps_its_place_and_is_told_once_a_minute(source, clock
             step(stream, clock, end)
     assert end.offsets == {A: 8, C: 5}
     assert [r.getMessage() for r in caplog.records] == [
-        "queues are skipped until they return: b: refused"
+        "queues are skipped until they return: topic t, broker b, queue 0: refused"
     ]
     brokers.silent = set()
     brokers.put(C, 0, 9)
@@ -192,7 +214,120 @@ def test_a_broker_that_left_the_route_keeps_its_place(source, clock, caplog):
     del brokers.topics_known["t"][C]
     with caplog.at_level(logging.WARNING):
         assert step(stream, clock, start).offsets == {A: 5, C: 5}
-    assert "b left the route" in caplog.text
+    assert "topic t, broker b, queue 0: it is in the checkpoint, and its broker left" in caplog.text
+
+
+@pytest.mark.parametrize("fault", ["silent", "unregistered"])
+def test_available_now_fails_before_it_would_report_success(source, clock, fault):
+    brokers = Brokers(t={A: (0, 5), C: (0, 5)})
+    stream = source(brokers, readtimeout="30s")
+    stream.stop_at_present_end()
+    first = step(stream, clock, stream.initial())
+    brokers.put(A, 0, 8)
+    if fault == "silent":
+        brokers.silent = {C}
+    else:
+        del brokers.topics_known["t"][C]
+    again = source(brokers, readtimeout="30s")
+    again.stop_at_present_end()
+    end = step(again, clock, first)
+    assert end.offsets == {A: 8, C: 5}  # the others first
+    before = clock.now
+    with pytest.raises(MissingQueuesError, match="topic t, broker b, queue 0") as caught:
+        step(again, clock, end)
+    assert 28 <= clock.now - before <= 32
+    assert caught.value.queues == (C,)
+
+
+def test_available_now_reads_a_queue_that_returns_in_time(source, clock):
+    brokers = Brokers(t={A: (0, 5), C: (0, 5)})
+    start = source(brokers).initial()
+    brokers.silent = {C}
+    stream = source(brokers, readtimeout="30s")
+    stream.stop_at_present_end()
+    end = step(stream, clock, start)
+    assert end.offsets == {A: 5, C: 0}
+    sleep, naps = stream._sleep, []
+
+    def nap(seconds):
+        naps.append(seconds)
+        sleep(seconds)
+        if len(naps) == 20:
+            brokers.silent = set()
+
+    stream._sleep = nap
+    end = step(stream, clock, end)
+    assert end.offsets == {A: 5, C: 5}
+    assert step(stream, clock, end) is end
+    assert len(naps) == 20
+
+
+def test_a_stream_goes_on_with_the_others_and_fails_after_the_timeout(source, clock):
+    brokers = Brokers(t={A: (0, 5), C: (0, 5)})
+    stream = source(brokers, readtimeout="30s")
+    end = step(stream, clock, stream.initial())
+    del brokers.topics_known["t"][C]
+    for number in range(6, 20):
+        brokers.put(A, 0, number)
+        end = step(stream, clock, end)
+        assert end.offsets == {A: number, C: 5}
+    assert stream.true_ends().missing == (C,)
+    clock.now += 30
+    with pytest.raises(MissingQueuesError, match="expectedBrokers"):
+        step(stream, clock, end)
+
+
+def test_what_is_missing_is_a_figure_when_it_does_not_matter(source, clock, caplog):
+    brokers = Brokers(t={A: (0, 5), C: (0, 5)})
+    stream = source(brokers, failondataloss="false", readtimeout="5s")
+    start = step(stream, clock, stream.initial())
+    del brokers.topics_known["t"][C]
+    stream.stop_at_present_end()
+    with caplog.at_level(logging.WARNING):
+        clock.now += 60
+        assert step(stream, clock, start) is start
+    assert stream.true_ends().missing == (C,)
+    assert "queue 0" in caplog.text
+
+
+def test_expected_brokers_beat_the_checkpoint(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    start = StreamOffset({A: 5, C: 5})
+    stream = source(brokers, readtimeout="5s", expectedbrokers="a")
+    stream.stop_at_present_end()
+    assert step(stream, clock, start) is start
+    named = source(brokers, readtimeout="5s", expectedbrokers="a,z")
+    named.stop_at_present_end()
+    with pytest.raises(MissingQueuesError, match="broker z, all queues"):
+        step(named, clock, StreamOffset({A: 5}))
+
+
+def test_a_new_query_waits_for_expected_brokers(source, clock):
+    stream = source(Brokers(t={A: (0, 5)}), readtimeout="5s", expectedbrokers="2")
+    with pytest.raises(MissingQueuesError, match="1 more broker: expectedBrokers is 2"):
+        stream.initial()
+
+
+def test_the_order_configuration_names_brokers_that_must_be_there(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    brokers.ordered = {"a": 1, "b": 2}
+    with pytest.raises(MissingQueuesError, match="broker b, queues 0, 1: the topic's order"):
+        source(brokers, readtimeout="5s").initial()
+
+
+def test_a_topic_made_anew_is_told_as_deleted(source, clock):
+    with pytest.raises(DataLossError, match="the topic was deleted, or made anew"):
+        step(source(Brokers(t={A: (0, 0)})), clock, StreamOffset({A: 20}))
+
+
+def test_available_now_fails_when_the_topic_is_gone(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    start = step(source(brokers), clock, StreamOffset({A: 2}))
+    del brokers.topics_known["t"]
+    stream = source(brokers)
+    stream.stop_at_present_end()
+    with pytest.raises(DataLossError, match="topic t was deleted"):
+        step(stream, clock, start)
 
 
 def test_an_unreachable_name_server_does_not_end_the_query(source, clock):
