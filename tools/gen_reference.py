@@ -52,6 +52,10 @@ REMEDIES = {
         "No name server answered: a wrong address, a firewall, or it is down.",
         "`rocketwire doctor` tells which.",
     ),
+    "MissingQueuesError": (
+        "Queues that the topic is known to have can't be read, so a read would return less.",
+        "Bring the brokers back; or say which are left in `expectedBrokers`.",
+    ),
     "TransportError": (
         "A connection failed.",
         "See the subclasses; `written` tells if any byte left.",
@@ -137,8 +141,16 @@ SPARK_OPTIONS = {
     "minPartitions": ("read", "tasks at least"),
     "maxRecordsPerPartition": ("read", "rows of one task at most"),
     "joinSmallRanges": ("read", "read small ranges together in one task (true)"),
-    "failOnDataLoss": ("read", "fail when offsets are gone from the broker (true)"),
-    "readTimeout": ("read", "how long a task tries to reach a broker (120s)"),
+    "failOnDataLoss": (
+        "read",
+        "fail when offsets are gone from the broker, or queues can't be reached (true)",
+    ),
+    "readTimeout": ("read", "how long a queue may be out of reach (120s)"),
+    "expectedBrokers": (
+        "read",
+        "names of the topic's brokers, or how many; or JSON with either by topic: one that is not "
+        "there is an error",
+    ),
     "groupId": ("read", "report progress under this consumer group"),
     "tags": ("read", "`TagA || TagB`"),
     "columns": ("read", "comma-separated; what is left out is not decoded"),

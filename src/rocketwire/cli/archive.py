@@ -13,6 +13,7 @@ from rocketwire.cli.output import size_text
 from rocketwire.cli.spark_work import (
     Master,
     SourceOptions,
+    missing_line,
     run_stream,
     source_options,
     started_spark,
@@ -52,6 +53,10 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     file_format: Annotated[
         str, typer.Option("--format", help="parquet; delta or iceberg where Spark has them.")
     ] = "parquet",
+    forget_broker: Annotated[
+        list[str] | None,
+        typer.Option("--forget-broker", metavar="NAME", help="It was taken away for good."),
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Archive nothing, check what is there.")
     ] = False,
@@ -78,6 +83,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
                 start=start,
                 checkpoint=checkpoint,
                 follow=follow,
+                forget_brokers=forget_broker or (),
                 format=file_format,
                 options=given,
                 on_start=watch,
@@ -89,6 +95,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
         f"{result.rows:,} rows added in {result.files} files ({size_text(result.bytes)}), "
         f"{result.seconds:.1f} s",
         f"dataset: {result.folder}",
+        *missing_line(result.missing),
     )
 
 

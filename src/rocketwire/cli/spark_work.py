@@ -179,6 +179,14 @@ def run_stream(here: Invocation, work: Callable[[StreamWatch], Any]) -> Any:
             watch.close()
 
 
+def missing_line(missing: int) -> tuple[str, ...]:
+    """The sentence about queues that a pipeline could not read; none when there were none."""
+    if not missing:
+        return ()
+    noun = "queue" if missing == 1 else "queues"
+    return (f"missing: {missing} {noun} can't be read; what is in there was left out",)
+
+
 def tell(here: Invocation, result: Any, *sentences: str) -> None:
     """Say what a pipeline did: as sentences, or as JSON with all its figures."""
     if here.as_json:

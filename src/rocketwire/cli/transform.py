@@ -15,6 +15,7 @@ from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.spark_work import (
     Master,
     SourceOptions,
+    missing_line,
     run_stream,
     source_options,
     started_spark,
@@ -112,6 +113,7 @@ def _conclude(here: Invocation, result: TransformResult, *, dry_run: bool) -> No
         result,
         f"{result.rows_read:,} rows read, {result.rows_written:,} written, "
         f"{result.bad_rows:,} bad, in {result.seconds:.1f} s",
+        *missing_line(result.missing),
     )
 
 

@@ -8,7 +8,7 @@ does not name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -78,6 +78,14 @@ def nest(offsets: QueueOffsets) -> Nested:
         made.setdefault(queue.topic, {}).setdefault(queue.broker, {})[str(queue.id)] = offsets[
             queue
         ]
+    return made
+
+
+def by_broker(queues: Iterable[MessageQueue]) -> dict[str, dict[str, list[int]]]:
+    """Queues as topic -> broker -> ids, everything sorted."""
+    made: dict[str, dict[str, list[int]]] = {}
+    for queue in sorted(queues):
+        made.setdefault(queue.topic, {}).setdefault(queue.broker, []).append(queue.id)
     return made
 
 

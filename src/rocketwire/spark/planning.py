@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketwire.columns.fetch import DataLossError
-from rocketwire.errors import ConfigError
+from rocketwire.errors import ConfigError, RouteError
 from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Bounds, Cluster
 from rocketwire.spark.completeness import Completeness, describe_missing, missing_error
@@ -68,7 +68,8 @@ def whole_bounds(
             return bounds
         if not options.fail_on_data_loss:
             _log.warning("queues are left out: %s", describe_missing(missing))
-            return bounds
+            silent = {queue: RouteError(why) for queue, why in missing.items()}
+            return Bounds(bounds.first, bounds.end, silent)
         waited = clock() - began
         if waited >= options.read_timeout:
             raise missing_error(missing, waited)

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketwire.errors import ConfigError
+from rocketwire.errors import ConfigError, RocketMQError
 from rocketwire.spark.pipelines.archive_files import RESULT_SCHEMA, ArchiveTask, make_visible
+from rocketwire.spark.pipelines.archive_record import ArchiveRecord
 from rocketwire.spark.pipelines.archive_verify import ArchiveVerification, check_archive
 from rocketwire.spark.pipelines.arrow_map import map_in_arrow
 from rocketwire.spark.pipelines.bodies import body_schema, parsed
 from rocketwire.spark.pipelines.checkpoint import claim_checkpoint
 from rocketwire.spark.pipelines.compact import compact
 from rocketwire.spark.pipelines.connection import require, source_options
+from rocketwire.spark.pipelines.missing import look, record_options
+from rocketwire.spark.progress import lag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
+
+_log = logging.getLogger("rocketwire.spark")
 
 _COMPACT_EVERY: Final = 3600.0
 _STREAM_DIGITS: Final = 8
@@ -40,6 +46,8 @@ class ArchiveResult:
     seconds: float = 0.0
     folder: str = ""
     checkpoint: str = ""
+    #: How many queues of the topics can't be read; what is in them is not archived.
+    missing: int = 0
 
 
 def default_checkpoint(folder: str | Path) -> str:
@@ -61,6 +69,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     checkpoint: str | Path | None = None,
     follow: bool = False,
     compact_files: bool = True,
+    forget_brokers: Sequence[str] = (),
     format: str = "parquet",  # noqa: A002 - Spark's word for it
     options: Mapping[str, str] | None = None,
     on_start: Callable[[StreamingQuery], None] | None = None,
@@ -79,6 +88,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
         checkpoint: the folder that remembers how far it is; beside the dataset unless given.
         follow: go on for ever, instead of until the present end.
         compact_files: join small files of days that are over.
+        forget_brokers: brokers that were taken away for good: the archive is whole without them.
         format: ``parquet``; ``delta`` and ``iceberg`` go to Spark, where they are installed.
         options: of the data source ``rocketmq``.
         on_start: called with the running query.
@@ -96,11 +106,37 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     claim_checkpoint(
         place, {"topic": topic, "folder": str(folder), "body": body, "format": format}, force=False
     )
+    record = ArchiveRecord.load(folder)
+    record.forget(forget_brokers)
+    settings |= record_options(record.queues, record.forgotten)
+    note_queues(spark, folder, record, settings, topic)
     read = spark.readStream.format("rocketmq").options(
         **settings, topics=topic, startingOffsets=start
     )
     run = _Run(str(folder), learned, format, compacts=compact_files)
-    return run.go(read.load(), place, follow=follow, on_start=on_start)
+    try:
+        done = run.go(read.load(), place, follow=follow, on_start=on_start)
+    finally:
+        missing = note_queues(spark, folder, record, settings, topic)
+    return replace(done, missing=max(missing, run.missing))
+
+
+def note_queues(
+    spark: SparkSession,
+    folder: str | Path,
+    record: ArchiveRecord,
+    settings: Mapping[str, str],
+    topic: str,
+) -> int:
+    """Put into the record what can be read now; returns how many queues can't be."""
+    try:
+        bounds, missing = look(spark, settings, topic, record.queues)
+    except RocketMQError as error:
+        _log.warning("which queues there are can't be looked up from here: %s", error)
+        return 0
+    record.update(bounds.end, missing)
+    record.save(folder)
+    return len(missing)
 
 
 def verify_archive(
@@ -140,6 +176,8 @@ class _Run:
         self._stream = ""
         self._is_named = threading.Event()
         self._batches: dict[int, list[dict[str, Any]]] = {}
+        #: Queues that the query could not read at its end, as far as it tells.
+        self.missing = 0
 
     def go(
         self,
@@ -163,6 +201,7 @@ class _Run:
             query.awaitTermination()
         finally:
             query.stop()
+        self.missing = lag(query.lastProgress).missing
         if self._compacts:
             self._compacted += compact(self._folder)
         return self._result(checkpoint, time.monotonic() - began)

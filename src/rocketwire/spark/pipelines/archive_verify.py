@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Cluster, reader_for
+from rocketwire.spark.completeness import describe_missing
 from rocketwire.spark.offsets import StreamOffset
+from rocketwire.spark.pipelines.archive_record import ArchiveRecord
 from rocketwire.spark.pipelines.checkpoint import is_surely_missing, last_offsets
 from rocketwire.spark.pipelines.connection import checked
+from rocketwire.spark.pipelines.missing import look, record_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,12 +59,11 @@ def check_archive(
         raise ConfigError(
             f"folder {folder}: there is no archive, and no checkpoint {checkpoint} of one"
         )
-    if frame is None:
-        return ArchiveVerification(0, 0, _against_checkpoint({}, checkpoint))
-    found = _spans(frame)
-    problems = [*_repeats(frame, found), *_gaps(frame, found)]
+    found = {} if frame is None else _spans(frame)
+    problems = [] if frame is None else [*_repeats(frame, found), *_gaps(frame, found)]
     problems += _against_checkpoint(found, checkpoint)
     problems += _against_brokers(found, settings)
+    problems += _against_record(spark, ArchiveRecord.load(folder), found, settings)
     rows = sum(span["count"] for span in found.values())
     return ArchiveVerification(rows, len(found), tuple(problems))
 
@@ -160,6 +162,32 @@ def _against_checkpoint(
         elif span is not None and span["high"] + 1 < stop:
             texts.append(f"{_named(queue)}: offsets {span['high'] + 1} to {stop - 1} are missing")
     return tuple(texts)
+
+
+def _against_record(
+    spark: SparkSession,
+    record: ArchiveRecord,
+    found: Mapping[MessageQueue, dict[str, int]],
+    settings: Mapping[str, str],
+) -> list[str]:
+    """Queues that can't be read now, or could not be when the archive was last run."""
+    known = record.queues | set(found)
+    topics = sorted({queue.topic for queue in known | record.missing})
+    if not topics:
+        return []
+    given = dict(settings) | record_options(known, record.forgotten)
+    _, missing = look(spark, given, ",".join(topics), ())
+    texts = [f"{described}: not archived, and can't be compared" for described in _told(missing)]
+    back = record.missing - set(missing)
+    back = {queue for queue in back if queue.broker not in record.forgotten}
+    if back:
+        reason = "it could not be read when the archive was last run; run it again"
+        texts += _told(dict.fromkeys(back, reason))
+    return texts
+
+
+def _told(missing: Mapping[MessageQueue, str]) -> list[str]:
+    return describe_missing(missing).split("; ") if missing else []
 
 
 def _against_brokers(

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark.client import Cluster, reader_for
+from rocketwire.spark.completeness import Missing, describe_missing
 from rocketwire.spark.offsets import flatten, nest
 from rocketwire.spark.options import TopicChoice, write_options
 from rocketwire.spark.pipelines.arrow_map import map_in_arrow
 from rocketwire.spark.pipelines.connection import checked, source_options
 from rocketwire.spark.pipelines.dataset import fingerprint, first_line, read_dataset
 from rocketwire.spark.pipelines.mapping import MessageMapping
+from rocketwire.spark.pipelines.missing import look
 from rocketwire.spark.pipelines.publish_task import (
     FILE,
     ORDER,
@@ -85,6 +87,8 @@ class PublishResult:
     by_broker: Mapping[str, int] = field(default_factory=dict)
     job: str = ""
     verification: Verification | None = None
+    #: Queues that the topic had when the job began and that can't be read now.
+    missing: int = 0
     sample: tuple[dict[str, Any], ...] = ()
 
 
@@ -258,7 +262,14 @@ class _Job:
         acknowledged = sum(part["rows"] for part in parts)
         wait_until_readable(lambda: self._readable(topics), acknowledged)
         found = verify(self._spark, self._settings, topics, self._name, self._began, parts)
-        return dataclasses.replace(result, verification=found)
+        if missing := self._missing(topics):
+            text = f"queues can't be read: {describe_missing(missing)}"
+            found = dataclasses.replace(found, problems=(text, *found.problems))
+        return dataclasses.replace(result, verification=found, missing=len(missing))
+
+    def _missing(self, topics: Sequence[str]) -> Missing:
+        known = flatten(self._began)
+        return look(self._spark, self._settings, ",".join(topics), known)[1]
 
     def _readable(self, topics: Sequence[str]) -> int:
         """How many messages of the topics can be read that came since the job began."""

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketwire.spark.offsets import flatten
 from rocketwire.spark.pipelines.mapping import checksum
+from rocketwire.spark.pipelines.missing import record_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,8 +87,11 @@ def verify(
 
     options = {k: v for k, v in settings.items() if k.lower() != "topic"}
     options |= {"topics": ",".join(topics), "columns": "rowId,body,keys,tags"}
+    # What can't be read is told as a problem, with what that leaves out.
+    options["failOnDataLoss"] = "false"
     if began:
         options["startingOffsets"] = json.dumps(began)
+        options |= record_options(flatten(began), ())
     read = spark.read.format("rocketmq").options(**options).load()
     own = read.where(f.col("rowId").startswith(f"{job}:"))
     row_sum = checksum(own.columns).cast("decimal(38,0)")

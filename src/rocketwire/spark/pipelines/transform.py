@@ -7,15 +7,21 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.errors import ConfigError
+from rocketwire.spark.offsets import StreamOffset
 from rocketwire.spark.pipelines.bodies import body_schema, parsed
-from rocketwire.spark.pipelines.checkpoint import claim_checkpoint, default_checkpoint
+from rocketwire.spark.pipelines.checkpoint import (
+    claim_checkpoint,
+    default_checkpoint,
+    last_offsets,
+)
 from rocketwire.spark.pipelines.connection import require, source_options
 from rocketwire.spark.pipelines.dataset import first_line
+from rocketwire.spark.pipelines.missing import missing_after
 from rocketwire.spark.schema import check_write
 
 if TYPE_CHECKING:
@@ -42,6 +48,8 @@ class TransformResult:
     batches: int = 0
     seconds: float = 0.0
     checkpoint: str = ""
+    #: How many queues of the source can't be read.
+    missing: int = 0
     schema: str = ""
     sample: tuple[dict[str, Any], ...] = ()
 
@@ -113,9 +121,11 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     read = spark.readStream.format("rocketmq").options(
         **settings, topics=source, startingOffsets=start
     )
-    return _run(
+    done, progress = _run(
         change(read.load()), settings, target, place, dead_letter, follow=follow, on_start=on_start
     )
+    known = StreamOffset.from_json(offset).offsets if (offset := last_offsets(place)) else ()
+    return replace(done, missing=missing_after(spark, settings, source, progress, known))
 
 
 def _name_of(function: Any) -> str:
@@ -215,7 +225,7 @@ def _run(
     *,
     follow: bool,
     on_start: Callable[[StreamingQuery], None] | None,
-) -> TransformResult:
+) -> tuple[TransformResult, Any]:
     began = time.monotonic()
     # Spark remembers the progress of 100 batches; the counts below need all of them.
     messages.sparkSession.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
@@ -237,7 +247,7 @@ def _run(
         # A batch that was repeated tells of itself twice; its last word counts.
         batches = {batch["batch"]: batch for batch in map(json.loads, lines)}
         read = sum(progress.numInputRows for progress in query.recentProgress)
-    return TransformResult(
+    result = TransformResult(
         rows_read=read,
         rows_written=sum(batch["rows"] for batch in batches.values()),
         bad_rows=sum(batch["badRows"] for batch in batches.values()),
@@ -245,3 +255,4 @@ def _run(
         seconds=time.monotonic() - began,
         checkpoint=checkpoint,
     )
+    return result, query.lastProgress
