@@ -148,8 +148,10 @@ SPARK_OPTIONS = {
     "readTimeout": ("read", "how long a queue may be out of reach (120s)"),
     "expectedBrokers": (
         "read",
-        "names of the topic's brokers, or how many; or JSON with either by topic: one that is not "
-        "there is an error",
+        (
+            "names of the topic's brokers, or how many; or JSON with either by topic: one that is not "
+            "there is an error"
+        ),
     ),
     "groupId": ("read", "report progress under this consumer group"),
     "tags": ("read", "`TagA || TagB`"),
