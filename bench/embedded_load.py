@@ -27,6 +27,8 @@ PROPERTIES = (
 )
 BATCH = 500
 PULL = 32
+#: Messages that a broker looks at for one pull, at most, when a filter leaves them all out.
+SCAN = 800
 _CHUNK = 65536
 
 
@@ -146,10 +148,13 @@ def _batch_body(*, equal: bool) -> bytes:
     return b"".join(parts)
 
 
-def pull_frames(topic: str, first: int, count: int) -> list[bytes]:
-    """Pulls of 32 messages each, one after the other."""
+def pull_frames(
+    topic: str, first: int, count: int, *, sql: str | None = None, each: int = PULL
+) -> list[bytes]:
+    """Pulls one after the other, of 32 messages; with a filter each begins so much further on."""
+    chosen = {} if sql is None else {"subscription": sql, "expressionType": "SQL92"}
     return [
-        encode_command(Command(11, pull_ext(topic, 0, first + PULL * n), b"", None, n))
+        encode_command(Command(11, pull_ext(topic, 0, first + each * n) | chosen, b"", None, n))
         for n in range(count)
     ]
 

@@ -23,6 +23,7 @@ from bench import report
 from bench.embedded_load import (
     BATCH,
     PULL,
+    SCAN,
     ClusterProcess,
     batch_frames,
     connect,
@@ -85,11 +86,23 @@ def rates(folder: Path, scale: float, *, numpy: bool) -> Iterator[Line]:
             pulls = pull_frames("b", 0, batches * BATCH // PULL)
             pace = pipelined(cluster, pulls, PULL)
             yield _rate(f"messages in pulls of {PULL}, joined", pace.by_cpu, pace.by_clock, 500_000)
+            yield from filtered(cluster, batches * BATCH)
             times = ping_pong(cluster, "one", max(200, int(4_000 * scale)))
             yield Line(
                 "a send on an idle cluster, p50", statistics.median(times) * 1e6, "µs", 150,
                 at_least=False,
             )  # fmt: skip
+
+
+def filtered(cluster: ClusterProcess, stored: int) -> Iterator[Line]:
+    """Pulls with an SQL92 filter over two properties: one that leaves all out, one that none."""
+    for name, sql, each in (
+        ("left out", "TAGS = 'TagB' OR (KEYS STARTSWITH 'bill-' AND price > 10)", SCAN),
+        ("let through", "TAGS = 'TagA' AND KEYS STARTSWITH 'order-' AND price IS NULL", PULL),
+    ):
+        frames = pull_frames("b", 0, max(1, stored // each), sql=sql, each=each)
+        pace = pipelined(cluster, frames, each)
+        yield _rate(f"messages {name} by SQL92", pace.by_cpu, pace.by_clock, 50_000)
 
 
 def _rate(name: str, by_cpu: float, by_clock: float, target: float) -> Line:

@@ -71,5 +71,5 @@ def test_the_program_prints_and_writes_each_target(tmp_path: Path, capsys) -> No
     target = tmp_path / "figures.json"
     main(["--scale", "0.001", "--stored", "0", "--json", str(target)])
     told = json.loads(target.read_text())["targets"]
-    assert len(told) == len(capsys.readouterr().out.splitlines()) == 11
+    assert len(told) == len(capsys.readouterr().out.splitlines()) == 13
     assert {"name", "value", "target", "held"} <= set(told[0])

@@ -6,9 +6,10 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from wire_client import WireClient, pull_ext
+from wire_client import WireClient, heartbeat, pull_ext
 
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -64,7 +65,8 @@ def test_a_queue_that_never_had_a_message(client: WireClient, topic: str) -> Non
         ({"queueId": 4}, ResponseCode.INVALID_PARAMETER),
         ({"queueId": -1}, ResponseCode.INVALID_PARAMETER),
         ({"subscription": "|| ||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
-        ({"expressionType": "SQL92"}, ResponseCode.SYSTEM_ERROR),
+        ({"expressionType": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"expressionType": "XPATH"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
         ({"sysFlag": 0}, ResponseCode.SUBSCRIPTION_NOT_EXIST),
         ({"maxMsgNums": "x"}, ResponseCode.SYSTEM_ERROR),
     ],
@@ -283,3 +285,77 @@ def test_messages_by_key_and_by_unique_id(client: WireClient, topic: str) -> Non
     assert bodies(unique) == [b"2"]
     assert int(unique.ext["indexLastUpdatePhyoffset"]) > 0
     assert client.call(12, span | {"key": "nothing"}).code == ResponseCode.QUERY_NOT_FOUND
+
+
+# SQL92
+
+
+def send_numbers(client: WireClient, topic: str) -> None:
+    for n in range(100):
+        assert client.send_message(topic, b"%d" % n, properties=f"n\x01{n}\x02").code == 0
+
+
+def test_sql_filters_messages_and_goes_on_behind_those_left_out(
+    client: WireClient, topic: str
+) -> None:
+    send_numbers(client, topic)
+    reply = client.pull(topic, tags="n BETWEEN 40 AND 42", expressionType="SQL92")
+    assert (bodies(reply), reply.ext["nextBeginOffset"]) == ([b"40", b"41", b"42"], "100")
+    none = client.pull(topic, tags="n > 500", expressionType="SQL92")
+    assert (none.code, none.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "100")
+
+
+def test_a_group_subscribes_by_sql(client: WireClient, topic: str) -> None:
+    send_numbers(client, topic)
+    heartbeat(client, "one", "g-sql", topic, "n IN ('7', '70')", kind="SQL92")
+    reply = client.pull(topic, group="g-sql", flags=0, subVersion=1)
+    assert bodies(reply) == [b"7", b"70"]
+    late = client.pull(topic, group="g-sql", flags=0, subVersion=2)
+    assert late.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    heartbeat(client, "one", "g-sql", topic, "n >", version=2, kind="SQL92")
+    wrong = client.pull(topic, group="g-sql", flags=0, subVersion=2)
+    assert wrong.code == ResponseCode.FILTER_DATA_NOT_EXIST
+    assert "Your expression may be wrong" in (wrong.remark or "")
+
+
+def test_a_held_pull_is_woken_by_what_it_wants(connect: Any, topic: str) -> None:
+    reader, writer = connect(), connect()
+    opaque = reader.send(
+        RequestCode.PULL_MESSAGE,
+        pull_ext(topic, wait_ms=8000, tags="n = 5", expressionType="SQL92"),
+    )
+    for n in (3, 4, 5):
+        writer.send_message(topic, b"%d" % n, properties=f"n\x01{n}\x02")
+    reply = reader.receive()
+    assert (reply.opaque, bodies(reply)) == (opaque, [b"5"])
+
+
+def check_expression(client: WireClient, expression: str, kind: str = "SQL92") -> Any:
+    data = {"topic": "t", "subString": expression, "expressionType": kind}
+    body = {"clientId": "c", "group": "g", "subscriptionData": data}
+    return client.call(RequestCode.CHECK_CLIENT_CONFIG, {}, json.dumps(body).encode())
+
+
+def test_an_expression_is_checked_before_it_is_used(client: WireClient) -> None:
+    assert check_expression(client, "price > 10").code == 0
+    assert check_expression(client, "||", "TAG").code == 0
+    wrong = check_expression(client, "price > 10 AND")
+    assert wrong.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert wrong.remark == (
+        "Invalid MessageSelector: a property, a number or a text in single quotes is expected, "
+        "at position 15, at its end"
+    )
+
+
+def test_filters_can_be_switched_off_as_they_are_with_apache() -> None:
+    with EmbeddedCluster(property_filter=False) as cluster:
+        cluster.create_topic("t")
+        with WireClient(cluster.broker("broker-a").address) as client:
+            for reply in (
+                check_expression(client, "price > 10"),
+                client.pull("t", tags="price > 10", expressionType="SQL92"),
+            ):
+                assert reply.code == ResponseCode.SYSTEM_ERROR
+                assert reply.remark == (
+                    "The broker does not support consumer to filter message by SQL92"
+                )

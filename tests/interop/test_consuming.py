@@ -245,7 +245,6 @@ def test_a_waiting_pull_is_answered_when_a_message_comes(meeting: Any):
     assert bodies_of(waiting.result(40)["messages"]) == ["woken"]
 
 
-@pytest.mark.without("embedded")
 def test_sql_filters_on_properties(meeting: Any):
     topic = meeting.topic()
     for number in range(6):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketwire.embedded.connection import Connection
+from rocketwire.embedded.sql_filter import ExpressionError, SqlFilter
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.java_hash import java_string_hash
 
@@ -39,6 +40,8 @@ class SubscriptionEntry:
     expression_type: str
     version: int
     codes: frozenset[int] | None
+    #: None when it is by tag, and when the expression can't be read.
+    sql: SqlFilter | None = field(compare=False, default=None)
     #: As it came, for operators who ask.
     raw: dict[str, Any] = field(compare=False, default_factory=dict)
 
@@ -46,6 +49,18 @@ class SubscriptionEntry:
     def by_tag(self) -> bool:
         """Whether the expression is a list of tags."""
         return self.expression_type in {"", "TAG"}
+
+
+def sql_filter(expression: str | None, expression_type: str) -> SqlFilter:
+    """What an expression that is no list of tags means.
+
+    Raises:
+        ExpressionError: it can't be read, or is of a type that no broker has.
+    """
+    if expression_type != "SQL92":
+        kinds = "TAG and SQL92 are known"
+        raise ExpressionError(f"the type {expression_type[:40]!r} is unknown: {kinds}", 1, "")
+    return SqlFilter(expression or "")
 
 
 def tag_codes(expression: str | None) -> frozenset[int] | None:

@@ -51,6 +51,8 @@ class BrokerOptions:
         pull_messages: given in one answer at most.
         pull_bytes: likewise.
         held_pulls: pulls that may wait at one time.
+        property_filter: whether consumers may filter by SQL92; Apache's ``enablePropertyFilter``,
+            which is off there by default.
         retention: age at which log files are deleted; None keeps them.
         retention_bytes: log files are deleted beyond this; None keeps them.
         disk_limit: bytes after which the disk counts as full; None for the real limit.
@@ -73,6 +75,7 @@ class BrokerOptions:
     pull_messages: int = 32
     pull_bytes: int = 256 * 1024
     held_pulls: int = 10_000
+    property_filter: bool = True
     retention: float | None = 72 * 3600.0
     retention_bytes: int | None = None
     disk_limit: int | None = None

@@ -81,6 +81,7 @@ class AdminHandler:
             "autoCreateTopicEnable": str(options.auto_create_topics).lower(),
             "brokerPermission": broker.permission,
             "defaultTopicQueueNums": options.queues,
+            "enablePropertyFilter": str(options.property_filter).lower(),
             "flushDiskType": "SYNC_FLUSH" if options.flush == "sync" else "ASYNC_FLUSH",
             "maxMessageSize": options.max_message_size,
             "messageDelayLevel": options.delay_levels,

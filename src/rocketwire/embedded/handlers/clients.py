@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rocketwire.embedded.call import Answer, Call, Handler, Refusal
-from rocketwire.embedded.consumers import Member, SubscriptionEntry, tag_codes
+from rocketwire.embedded.consumers import Member, SubscriptionEntry, sql_filter, tag_codes
+from rocketwire.embedded.sql_filter import ExpressionError, SqlFilter
 from rocketwire.embedded.topics import RETRY_PREFIX
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -121,13 +122,14 @@ class ClientHandler:
     def check_config(self, call: Call) -> Answer:
         """Whether a subscription makes sense."""
         data = body_of(call).get("subscriptionData")
-        if isinstance(data, dict):
-            kind = data.get("expressionType") or "TAG"
-            if kind != "TAG":
-                raise Refusal(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"The broker does not support consumer to filter message by {kind}",
-                )
+        kind = (data.get("expressionType") or "TAG") if isinstance(data, dict) else "TAG"
+        if kind != "TAG" and isinstance(data, dict):
+            if not self._broker.options.property_filter:
+                raise no_filter(kind)
+            try:
+                sql_filter(str(data.get("subString") or ""), str(kind))
+            except ExpressionError as error:
+                raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
         return Answer()
 
     # Locks
@@ -152,6 +154,22 @@ class ClientHandler:
         return Answer()
 
 
+def no_filter(expression_type: str) -> Refusal:
+    """What a broker says that has filters switched off, in Apache's words."""
+    return Refusal(
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {expression_type}",
+    )
+
+
+def _filter(expression: str, kind: str) -> SqlFilter | None:
+    """As with Apache, a wrong expression is no failure of the heartbeat: pulls are refused."""
+    try:
+        return sql_filter(expression, kind)
+    except ExpressionError:
+        return None
+
+
 def _subscription(item: Any) -> SubscriptionEntry:
     if not isinstance(item, dict) or not isinstance(item.get("topic"), str):
         raise RemoteProtocolError("a subscription has no 'topic': send one")
@@ -164,6 +182,7 @@ def _subscription(item: Any) -> SubscriptionEntry:
         kind,
         version if type(version) is int else 0,
         tag_codes(expression) if kind == "TAG" else None,
+        _filter(expression, kind) if kind != "TAG" else None,
         item,
     )
 

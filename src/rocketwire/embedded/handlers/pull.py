@@ -1,7 +1,7 @@
 """Pulls, plain and lite, with long polling.
 
-The checks are Apache's, in its order (5.x). Not done: SQL expressions (answered as a broker does
-that has them switched off), slaves, cold-data control.
+The checks are Apache's, in its order (5.x), with one exception: a pull that brings a wrong SQL
+expression is refused; Apache gives it every message. Not done: slaves, cold-data control.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketwire.embedded.call import Answer, Call, Handler, Refusal
-from rocketwire.embedded.consumers import tag_codes
+from rocketwire.embedded.consumers import SubscriptionEntry, sql_filter, tag_codes
+from rocketwire.embedded.handlers.clients import no_filter
 from rocketwire.embedded.pulls import HeldPull
-from rocketwire.embedded.store.fetch import Fetched, FetchLimits, FetchStatus
+from rocketwire.embedded.sql_filter import ExpressionError
+from rocketwire.embedded.store.fetch import EVERYTHING, Fetched, FetchLimits, FetchStatus, Wanted
 from rocketwire.embedded.topics import RETRY_PREFIX
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.codes import Permission, PullFlag, RequestCode, ResponseCode
@@ -86,12 +88,12 @@ class PullHandler:
         """Answer with what there is, or hold the pull until there is something."""
         request = _decode(call.command.ext)
         self._check(request)
-        codes = self._filter(request)
+        wanted = self._filter(request)
         moved = self._broker.offsets.take_reset(request.group, request.topic, request.queue_id)
         if moved is not None:
             return self._reset(request, moved)
         limits = self._limits(request)
-        answer = self._read(request, limits, codes)
+        answer = self._read(request, limits, wanted)
         if request.flags & PullFlag.COMMIT_OFFSET and request.commit_offset >= 0:
             self._broker.offsets.put(
                 request.group, request.topic, request.queue_id, request.commit_offset
@@ -103,7 +105,9 @@ class PullHandler:
             and request.suspend_ms > 0
             and not held.full
         ):
-            pull = HeldPull(call, lambda last: self._again(call, request, limits, codes, last=last))
+            pull = HeldPull(
+                call, lambda last: self._again(call, request, limits, wanted, last=last)
+            )
             seconds = min(request.suspend_ms / 1000, _LONGEST)
             held.hold((request.topic, request.queue_id), pull, seconds)
             return None
@@ -123,12 +127,12 @@ class PullHandler:
         call: Call,
         request: PullRequest,
         limits: FetchLimits,
-        codes: frozenset[int] | None,
+        wanted: Wanted,
         *,
         last: bool,
     ) -> bool:
         """Try a held pull again; answer it if there is something, or if its time is up."""
-        answer = self._read(request, limits, codes)
+        answer = self._read(request, limits, wanted)
         filtered = answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
         if not last and (answer.code == ResponseCode.PULL_NOT_FOUND or filtered):
             return False
@@ -157,33 +161,69 @@ class PullHandler:
                 f"topicConfig.readQueueNums:[{topic.read_queues}]",
             )
 
-    def _filter(self, request: PullRequest) -> frozenset[int] | None:
-        """Tag hashes wanted, from the request or from the group's heartbeats."""
+    def _filter(self, request: PullRequest) -> Wanted:
+        """What is wanted, from the request or from the group's heartbeats."""
         if request.flags & PullFlag.SUBSCRIPTION:
-            if request.expression_type != "TAG":
-                raise _no_sql(request.expression_type)
-            try:
-                return tag_codes(request.subscription)
-            except RemoteProtocolError:
-                raise Refusal(
-                    ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                    "parse the consumer's subscription failed",
-                ) from None
-        group = self._broker.clients.consumers.get(request.group)
-        entry = group.subscriptions.get(request.topic) if group is not None else None
+            return self._own_filter(request)
+        entry = self.subscription(request.group, request.topic)
+        if entry.version < request.version:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+            )
+        if request.topic.startswith(RETRY_PREFIX):
+            # A message to be consumed again matched the first time.
+            return EVERYTHING
+        return self.wanted(entry)
+
+    def _own_filter(self, request: PullRequest) -> Wanted:
+        try:
+            if request.expression_type == "TAG":
+                return Wanted(tag_codes(request.subscription))
+            found = sql_filter(request.subscription, request.expression_type)
+        except RemoteProtocolError:
+            problem = ""
+        except ExpressionError as error:
+            problem = f": {error}"
+        else:
+            if not self._broker.options.property_filter:
+                raise no_filter(request.expression_type)
+            return Wanted(matches=found.matches)
+        raise Refusal(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"parse the consumer's subscription failed{problem}",
+        )
+
+    def subscription(self, group: str, topic: str) -> SubscriptionEntry:
+        """What heartbeats said that a group wants of a topic.
+
+        Raises:
+            Refusal: they said nothing.
+        """
+        live = self._broker.clients.consumers.get(group)
+        entry = live.subscriptions.get(topic) if live is not None else None
         if entry is None:
             raise Refusal(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
                 "the consumer's subscription not exist: send a heartbeat with it first",
             )
-        if entry.version < request.version:
+        return entry
+
+    def wanted(self, entry: SubscriptionEntry) -> Wanted:
+        """The filter of a subscription.
+
+        Raises:
+            Refusal: the expression was wrong, or filters are switched off.
+        """
+        if entry.by_tag:
+            return Wanted(entry.codes)
+        if entry.sql is None:
             raise Refusal(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                "The broker's consumer filter data is not exist!Your expression may be wrong!",
             )
-        if not entry.by_tag:
-            raise _no_sql(entry.expression_type)
-        # A message to be consumed again matched the first time.
-        return None if request.topic.startswith(RETRY_PREFIX) else entry.codes
+        if not self._broker.options.property_filter:
+            raise no_filter(entry.expression_type)
+        return Wanted(matches=entry.sql.matches)
 
     def _limits(self, request: PullRequest) -> FetchLimits:
         options = self._broker.options
@@ -193,11 +233,9 @@ class PullHandler:
             size = min(size, request.max_bytes)
         return FetchLimits(count, size, max(16_000, 20 * max(request.wanted, 1)))
 
-    def _read(
-        self, request: PullRequest, limits: FetchLimits, codes: frozenset[int] | None
-    ) -> Answer:
+    def _read(self, request: PullRequest, limits: FetchLimits, wanted: Wanted) -> Answer:
         found = self._broker.store.fetch(
-            request.topic, request.queue_id, request.offset, limits, codes
+            request.topic, request.queue_id, request.offset, limits, wanted
         )
         self._broker.messages_out += found.count
         code = _CODES.get(found.status)
@@ -220,10 +258,3 @@ def _pull_ext(found: Fetched) -> dict[str, str]:
 
 def _forbidden(kind: int, remark: str) -> Refusal:
     return Refusal(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(kind)})
-
-
-def _no_sql(expression_type: str) -> Refusal:
-    return Refusal(
-        ResponseCode.SYSTEM_ERROR,
-        f"The broker does not support consumer to filter message by {expression_type}",
-    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from rocketwire.embedded.store.commitlog import CommitLog
 from rocketwire.embedded.store.consumequeue import ConsumeQueue
-from rocketwire.embedded.store.layout import UNIT, UNIT_SIZE
+from rocketwire.embedded.store.layout import UNIT, UNIT_SIZE, properties_of
+from rocketwire.wire.properties import decode_properties_bytes
 
 
 class FetchStatus(enum.Enum):
@@ -53,12 +54,40 @@ class FetchLimits:
 DEFAULT_LIMITS: Final = FetchLimits()
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which messages are wanted: those with one of some tags (by hash), or with such properties.
+
+    Both None means all of them.
+    """
+
+    tag_codes: Collection[int] | None = None
+    matches: Callable[[Mapping[str, str]], bool] | None = None
+
+    @property
+    def all(self) -> bool:
+        """Whether nothing is left out."""
+        return self.tag_codes is None and self.matches is None
+
+    def has(self, log: CommitLog, position: int, size: int, code: int) -> bool:
+        """Whether the message at a place is among them; one that is gone is."""
+        if self.tag_codes is not None:
+            return code in self.tag_codes
+        if self.matches is None:
+            return True
+        record = log.view(position, size)
+        return record is None or self.matches(decode_properties_bytes(properties_of(record)))
+
+
+EVERYTHING: Final = Wanted()
+
+
 def fetch(
     log: CommitLog,
     queue: ConsumeQueue | None,
     offset: int,
     limits: FetchLimits = DEFAULT_LIMITS,
-    tag_codes: Collection[int] | None = None,
+    wanted: Wanted = EVERYTHING,
 ) -> Fetched:
     """Read from an offset of a queue.
 
@@ -67,7 +96,7 @@ def fetch(
         queue: None when it has never held a message.
         offset: the first message wanted.
         limits: how much to give at most.
-        tag_codes: hashes of the tags wanted; None for all messages.
+        wanted: which messages to give.
     """
     if queue is None:
         return Fetched(FetchStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
@@ -81,8 +110,8 @@ def fetch(
     if offset > maximum:
         return Fetched(FetchStatus.OFFSET_OVERFLOW_BADLY, maximum, minimum, maximum)
     result = Fetched(FetchStatus.NO_MATCHED_MESSAGE, offset, minimum, maximum)
-    units = _units(queue, offset, limits, filtered=tag_codes is not None)
-    _collect(result, log, units, limits, tag_codes)
+    units = _units(queue, offset, limits, filtered=not wanted.all)
+    _collect(result, log, units, limits, wanted)
     return result
 
 
@@ -103,15 +132,16 @@ def _collect(
     log: CommitLog,
     units: bytes,
     limits: FetchLimits,
-    tag_codes: Collection[int] | None,
+    wanted: Wanted,
 ) -> None:
     start = end = -1
     count = total = scanned = 0
+    everything = wanted.all
     for position, size, code in UNIT.iter_unpack(units):
         if count and (count >= limits.messages or total + size > limits.size):
             break
         scanned += 1
-        if tag_codes is not None and code not in tag_codes:
+        if not (everything or wanted.has(log, position, size, code)):
             continue
         if position != end or start // log.file_size != position // log.file_size:
             if not _add(result, log, start, end):

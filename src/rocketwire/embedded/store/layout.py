@@ -208,6 +208,20 @@ class RecordHead(NamedTuple):
     properties: bytes
 
 
+def properties_of(record: memoryview) -> bytes:
+    """The encoded properties of a whole record."""
+    flags = record[39]
+    at = HEAD_V4_SIZE - 4
+    if flags & SystemFlag.BORN_HOST_V6:
+        at += 12
+    if flags & SystemFlag.STORE_HOST_V6:
+        at += 12
+    at += 4 + int.from_bytes(record[at : at + 4], "big")
+    short = record[7] == MAGIC_V1 & 0xFF
+    start = at + (1 if short else 2)
+    return bytes(record[start + int.from_bytes(record[at:start], "big") + 2 :])
+
+
 _FIRST: Final = struct.Struct(">iIiiiqqi")
 
 

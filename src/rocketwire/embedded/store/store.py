@@ -6,7 +6,7 @@ It is used from one thread. Only ``FlushJob.run`` may run elsewhere.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,14 @@ from rocketwire.embedded.store.checkpoint import Checkpoint
 from rocketwire.embedded.store.commitlog import CommitLog
 from rocketwire.embedded.store.disk import Disk
 from rocketwire.embedded.store.failures import MessageRefusedError, StoreError
-from rocketwire.embedded.store.fetch import DEFAULT_LIMITS, Fetched, FetchLimits, fetch
+from rocketwire.embedded.store.fetch import (
+    DEFAULT_LIMITS,
+    EVERYTHING,
+    Fetched,
+    FetchLimits,
+    Wanted,
+    fetch,
+)
 from rocketwire.embedded.store.flush import FlushJob
 from rocketwire.embedded.store.folder import StoreFolder
 from rocketwire.embedded.store.index import Index
@@ -192,10 +199,10 @@ class MessageStore:
         queue_id: int,
         offset: int,
         limits: FetchLimits = DEFAULT_LIMITS,
-        tag_codes: Collection[int] | None = None,
+        wanted: Wanted = EVERYTHING,
     ) -> Fetched:
         """Records of a queue from an offset on; see ``fetch.fetch``."""
-        return fetch(self.log, self.queues.get(topic, queue_id), offset, limits, tag_codes)
+        return fetch(self.log, self.queues.get(topic, queue_id), offset, limits, wanted)
 
     def record_at(self, log_offset: int) -> memoryview | None:
         """One record by its place in the log; None when there is none."""

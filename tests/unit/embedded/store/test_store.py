@@ -19,7 +19,7 @@ from rocketwire.embedded.store import (
     StoreSizes,
 )
 from rocketwire.embedded.store.disk import Disk
-from rocketwire.embedded.store.fetch import FetchLimits, FetchStatus
+from rocketwire.embedded.store.fetch import FetchLimits, FetchStatus, Wanted
 from rocketwire.wire.java_hash import java_string_hash
 from rocketwire.wire.stored_message import Record, iter_records
 
@@ -180,12 +180,25 @@ def test_pull_limits_hold_and_the_first_message_always_comes(store: MessageStore
 def test_a_tag_filter_skips_and_says_how_far_it_looked(store: MessageStore) -> None:
     for n in range(30):
         store.append(draft(b"%d" % n, properties=f"TAGS\x01{'a' if n % 10 == 0 else 'b'}\x02"))
-    codes = {java_string_hash("a")}
-    found = store.fetch("T", 0, 1, FetchLimits(), codes)
+    wanted = Wanted({java_string_hash("a")})
+    found = store.fetch("T", 0, 1, FetchLimits(), wanted)
     bodies = [r.body for piece in found.pieces for r in iter_records(piece)]
     assert (bodies, found.next_offset) == ([b"10", b"20"], 30)
-    none = store.fetch("T", 0, 21, FetchLimits(), codes)
+    none = store.fetch("T", 0, 21, FetchLimits(), wanted)
     assert (none.status, none.next_offset) == (FetchStatus.NO_MATCHED_MESSAGE, 30)
+
+
+@pytest.mark.parametrize("born", [HOST, bytes(20)])
+def test_a_filter_by_properties_sees_those_of_each_message(
+    store: MessageStore, born: bytes
+) -> None:
+    topic = "T" * 200
+    for n in range(30):
+        store.append(Draft(topic, 0, b"x" * n, f"n\x01{n}\x02".encode(), 1, born))
+    wanted = Wanted(matches=lambda properties: int(properties["n"]) % 10 == 0)
+    found = store.fetch(topic, 0, 1, FetchLimits(), wanted)
+    bodies = [len(r.body) for piece in found.pieces for r in iter_records(piece)]
+    assert (bodies, found.next_offset) == ([10, 20], 30)
 
 
 @pytest.mark.parametrize(
