@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -343,6 +344,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "acker BROKERS (1 to %d) QUEUES [json|binary]\n", MAX_BROKERS);
         return 2;
     }
+    /* A client that leaves in the middle of an answer ends its connection, not the server. */
+    signal(SIGPIPE, SIG_IGN);
     poller = epoll_create1(0);
     for (int i = 0; i < brokers; i++) ports[i] = listen_on_loopback();
     make_route();

@@ -3,7 +3,8 @@
 OLD is a folder with a checkout, or anything that git knows as a commit (``main``, ``HEAD~3``). Each side
 is one process with the package of its tree; the programs that drive it are those of this tree, so
 they use public names only. Every round runs every path in every shape, old and new right after one
-another, against the acking server (``acker.c``) or, with ``--broker``, a real one. Ratios are made
+another, against servers that only answer (``acker.c``, ``pull_server.c``) or, with ``--broker``, a real
+one. Ratios are made
 within such a pair; the figures beside them are told at the usual pace of the machine
 (``reference.py``), so that those of two hours can be compared. A blocking send is judged by its p50, all
 others by their rate. What seems to have lost is run again before it is said.
@@ -25,10 +26,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from bench import consuming
 from bench.acker import acker
+from bench.pull_server import STORED, pull_server
 from bench.samples import Sample
-from bench.shapes import BODY, SHAPES
-from bench.worker import PATHS, Task, Worker, working
+from bench.shapes import BODY, SHAPES, maker
+from bench.worker import PATHS, READING, SENDING, Task, Worker, working
 
 ROOT: Final = Path(__file__).parent.parent
 #: Messages of a run, so that each takes a tenth of a second or two.
@@ -47,8 +50,17 @@ COUNTS: Final = {
     "send_oneway": 6_000,
     "await send_oneway": 8_000,
     "send_table": 50_000,
+    "read": 6_000,
+    "read, looked at": 6_000,
+    "await read, looked at": 6_000,
+    "handler": 6_000,
+    "await handler": 6_000,
+    "handler, batch 256": 6_000,
+    "await handler, batch 256": 6_000,
 }
 _ALLOWED, _ALLOWED_BODY = 0.05, 0.10
+#: What a real broker gives in one pull by default.
+_A_PULL: Final = 32
 
 Place = tuple[str, str, int]
 
@@ -159,11 +171,16 @@ def checkout(old: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+@dataclass(frozen=True)
+class Servers:
+    """Where each path goes, and how to wait until a server has done with what it was given."""
+
+    tasks: Callable[[Place, int], Task]
+    settle: Callable[[], None]
+
+
 def compare(
-    workers: tuple[Worker, Worker],
-    name_server: str,
-    chosen: argparse.Namespace,
-    settle: Callable[[], None] = lambda: None,
+    workers: tuple[Worker, Worker], servers: Servers, chosen: argparse.Namespace
 ) -> dict[Place, Pairs]:
     """All pairs of all paths, and more of those in doubt."""
     found: dict[Place, Pairs] = {
@@ -171,13 +188,13 @@ def compare(
         for size in chosen.bodies
         for path in chosen.paths
         for shape in chosen.shapes
+        if path in SENDING or shape in STORED
     }
 
     def task(place: Place) -> Task:
-        path, shape, size = place
+        path, _, size = place
         fewer = min(1.0, 4 * 200 / size)
-        count = max(1000, int(COUNTS[path] * chosen.scale * fewer))
-        return Task(path, shape, count, name_server, size=size)
+        return servers.tasks(place, max(1000, int(COUNTS[path] * chosen.scale * fewer)))
 
     def go_round(places: Sequence[Place], number: int, title: str) -> None:
         for place in places:
@@ -185,7 +202,7 @@ def compare(
                 continue
             if sys.stderr.isatty():
                 print(f"\r{title}: {' '.join(map(str, place)):<60}", end="", file=sys.stderr)
-            _pair(found[place], workers, task(place), settle, old_first=number % 2 == 0)
+            _pair(found[place], workers, task(place), servers.settle, old_first=number % 2 == 0)
 
     for number in range(chosen.rounds):
         go_round(list(found), number, f"round {number + 1}/{chosen.rounds}")
@@ -262,19 +279,52 @@ def report(found: dict[Place, Pairs], seconds: float) -> int:
 
 
 @contextmanager
-def _server(chosen: argparse.Namespace) -> Iterator[tuple[str, Callable[[], None]]]:
-    if not chosen.broker:
-        with acker(1, 8) as server:
-            if not server.is_native:
-                print("no C compiler: the acking server is in Python and may be the slower side")
-            yield server.name_server, lambda: None
-        return
+def _answering(chosen: argparse.Namespace) -> Iterator[Servers]:
+    """Servers that store nothing, one for all that is sent and one for each shape that is read."""
+    with ExitStack() as stack:
+        server = stack.enter_context(acker(1, 8))
+        if not server.is_native:
+            print("no C compiler: the servers are in Python and may be the slower side")
+        kinds = [(shape, size) for shape in STORED for size in chosen.bodies]
+        pulls = {
+            (shape, size): stack.enter_context(
+                pull_server(10_000_000, _A_PULL, queues=8, size=size, shape=shape)
+            ).name_server
+            for shape, size in kinds
+            if shape in chosen.shapes and READING.keys() & set(chosen.paths)
+        }
+
+        def task(place: Place, count: int) -> Task:
+            path, shape, size = place
+            if path in READING:
+                return Task(path, shape, count, pulls[shape, size], size=size, is_alone=True)
+            return Task(path, shape, count, server.name_server, size=size)
+
+        yield Servers(task, lambda: None)
+
+
+@contextmanager
+def _real(chosen: argparse.Namespace) -> Iterator[Servers]:
+    """A real broker, with a topic of each shape to be read."""
     from bench import broker
 
     if missing := broker.missing_tools():
         raise SystemExit(f"no {', '.join(missing)} on the PATH: a real broker needs them")
     with broker.stage(()) as stage:
-        yield stage.name_server, stage.settle
+        if READING.keys() & set(chosen.paths):
+            for shape in STORED.keys() & set(chosen.shapes):
+                for size in chosen.bodies:
+                    topic = f"{shape}-{size}"
+                    make = maker(SHAPES[shape], topic, size)
+                    consuming.fill(stage.name_server, make, 20_000)
+        stage.settle()
+
+        def task(place: Place, count: int) -> Task:
+            path, shape, size = place
+            topic = f"{shape}-{size}" if path in READING else broker.TOPIC
+            return Task(path, shape, count, stage.name_server, topic, size)
+
+        yield Servers(task, stage.settle)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -283,12 +333,12 @@ def main(words: list[str] | None = None) -> int:
     began = time.monotonic()
     with ExitStack() as stack:
         folder = stack.enter_context(checkout(chosen.old))
-        name_server, settle = stack.enter_context(_server(chosen))
+        servers = stack.enter_context((_real if chosen.broker else _answering)(chosen))
         workers = (
             stack.enter_context(working("old", folder)),
             stack.enter_context(working("new", chosen.new.resolve())),
         )
-        found = compare(workers, name_server, chosen, settle)
+        found = compare(workers, servers, chosen)
     return 1 if report(found, time.monotonic() - began) else 0
 
 

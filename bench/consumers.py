@@ -17,13 +17,13 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
-from bench import consuming, report
+from bench import backlog, consuming, report
 from bench.broker import missing_tools
 from bench.foreign import VERSION, ForeignClient, java_client
 from bench.rounds import Path, Row, contest
 from bench.samples import Sample
+from bench.shapes import RICH, maker
 
-_BODY = b"x" * 200
 _BACKLOG = "backlog"
 _BATCH = 256
 _JVM = ("-XX:+UseG1GC", "-Xms512m", "-Xmx512m")
@@ -132,7 +132,7 @@ def measure(chosen: argparse.Namespace) -> tuple[list[Row], dict[str, float]]:
     with ApacheCluster(VERSION, brokers=1, jvm=_JVM, overrides=overrides) as cluster:
         at = cluster.name_server
         cluster.create_topic(_BACKLOG, 8)
-        consuming.fill(at, _BACKLOG, _BODY, max(50_000, int(1_000_000 * chosen.scale)))
+        consuming.fill(at, maker(RICH, _BACKLOG, 200), max(50_000, int(1_000_000 * chosen.scale)))
         count = max(20_000, int(300_000 * chosen.scale))
         with java_client(at, "BenchConsumer") as java:
             for batch in (1, _BATCH):
@@ -145,7 +145,7 @@ def measure(chosen: argparse.Namespace) -> tuple[list[Row], dict[str, float]]:
             rows += contest(_LATENCIES, paths, chosen.rounds)
         costs = {}
         for name, is_asyncio in (("Consumer", False), ("AsyncConsumer", True)):
-            costs[name], held = consuming.backlog_cost(at, _BACKLOG, asyncio=is_asyncio)
+            costs[name], held = backlog.backlog_cost(at, _BACKLOG, asyncio=is_asyncio)
             print(f"{name}: {held:,} messages are held of the backlog", file=sys.stderr)
     return rows, costs
 

@@ -1,4 +1,4 @@
-"""Our consumers: one function for each way to handle messages, and what a backlog costs."""
+"""Our consumers and readers: one function for each way to handle messages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from bench.ours import run_loop
-from bench.samples import Sample
-from rocketwire import AsyncConsumer, Consumer, Message, Producer
+from bench.samples import Sample, Stopwatch
+from bench.shapes import Maker
+from rocketwire import AsyncConsumer, AsyncReader, Consumer, Message, Producer, Reader
 
 #: Messages that are seen before latencies count.
 WARM = 100
@@ -23,8 +22,7 @@ WARM = 100
 _SETTLED_NS = 1_000_000_000
 #: Seconds between two messages on an idle cluster.
 _PACE = 0.004
-_SETTLED = 3.0
-_LIMIT = 120.0
+LIMIT = 120.0
 _numbers = itertools.count(1)
 _spawn = multiprocessing.get_context("spawn")
 
@@ -32,6 +30,12 @@ _spawn = multiprocessing.get_context("spawn")
 def new_group() -> str:
     """A group that nobody has seen before."""
     return f"bench-{os.getpid()}-{next(_numbers)}"
+
+
+def look(message: Any) -> int:
+    """What a real handler does first: it looks at keys, tags, body and one property."""
+    found = message.properties.get("amount")
+    return len(message.body) + len(message.keys or ()) + len(message.tags or "") + len(found or "")
 
 
 class Tally:
@@ -77,6 +81,23 @@ class Tally:
         if before < self._wanted <= before + len(messages):
             self.end()
 
+    def one_looked(self, message: Any) -> None:
+        """A handler of single messages that looks at them."""
+        look(message)
+        self.one(message)
+
+    def many_looked(self, messages: list[Any]) -> None:
+        """A handler of lists that looks at every message."""
+        for message in messages:
+            look(message)
+        self.many(messages)
+
+    def handler(self, batch: int, *, looking: bool) -> Callable[[Any], None]:
+        """The one of these that a consumer needs."""
+        if looking:
+            return self.one_looked if batch == 1 else self.many_looked
+        return self.one if batch == 1 else self.many
+
     def late(self, message: Any) -> None:
         """A handler of messages that tell when they were sent."""
         now, sent = time.monotonic_ns(), int(message.body)
@@ -96,11 +117,19 @@ class Tally:
         return Sample(self._wanted, seconds, self._used, found[len(found) // 2], p99)
 
 
-def blocking(name_server: str, topic: str, count: int, *, batch: int = 1) -> Sample:
-    """``Consumer.run`` from the first message on."""
-    consumer = Consumer(name_server, group=new_group(), start="earliest", batch=batch)
+def blocking(
+    name_server: str,
+    topic: str,
+    count: int,
+    *,
+    batch: int = 1,
+    looking: bool = False,
+    **options: Any,
+) -> Sample:
+    """``Consumer.run`` from the first message on, with a handler that looks or does nothing."""
+    consumer = Consumer(name_server, group=new_group(), start="earliest", batch=batch, **options)
     tally = Tally(count, consumer.stop)
-    return _run(consumer.subscribe(topic), tally, tally.one if batch == 1 else tally.many)
+    return _run(consumer.subscribe(topic), tally, tally.handler(batch, looking=looking))
 
 
 def blocking_latency(name_server: str, topic: str, count: int) -> Sample:
@@ -116,18 +145,61 @@ def _run(consumer: Consumer, tally: Tally, handler: Callable[[Any], None]) -> Sa
     return tally.sample()
 
 
-def on_loop(name_server: str, topic: str, count: int, *, batch: int = 1) -> Sample:
+def on_loop(
+    name_server: str,
+    topic: str,
+    count: int,
+    *,
+    batch: int = 1,
+    looking: bool = False,
+    **options: Any,
+) -> Sample:
     """``AsyncConsumer.run`` with a coroutine function, from the first message on."""
 
     async def main() -> Sample:
-        consumer = AsyncConsumer(name_server, group=new_group(), start="earliest", batch=batch)
+        consumer = AsyncConsumer(
+            name_server, group=new_group(), start="earliest", batch=batch, **options
+        )
         tally = Tally(count, consumer.stop)
-        call = tally.one if batch == 1 else tally.many
+        call = tally.handler(batch, looking=looking)
 
         async def handle(given: Any) -> None:
             call(given)
 
         return await _run_async(consumer.subscribe(topic), tally, handle)
+
+    return run_loop(main)
+
+
+def read(name_server: str, topic: str, count: int, *, looking: bool = False) -> Sample:
+    """``Reader.read`` from the first message on."""
+    with Reader(name_server) as reader, Stopwatch() as watch:
+        for number, message in enumerate(reader.read(topic), 1):
+            if looking:
+                look(message)
+            if number == count:
+                break
+        else:
+            raise RuntimeError(f"{topic} has fewer than {count} messages")
+    return watch.sample(count)
+
+
+def read_on_loop(name_server: str, topic: str, count: int, *, looking: bool = False) -> Sample:
+    """``AsyncReader.read`` from the first message on."""
+
+    async def main() -> Sample:
+        async with AsyncReader(name_server) as reader:
+            number = 0
+            with Stopwatch() as watch:
+                async for message in reader.read(topic):
+                    if looking:
+                        look(message)
+                    number += 1
+                    if number == count:
+                        break
+            if number < count:
+                raise RuntimeError(f"{topic} has fewer than {count} messages")
+        return watch.sample(count)
 
     return run_loop(main)
 
@@ -162,7 +234,7 @@ def _bounded(consumer: Consumer | AsyncConsumer) -> Iterator[None]:
         late.set()
         consumer.stop()
 
-    timer = threading.Timer(_LIMIT, stop)
+    timer = threading.Timer(LIMIT, stop)
     timer.daemon = True
     timer.start()
     try:
@@ -170,7 +242,7 @@ def _bounded(consumer: Consumer | AsyncConsumer) -> Iterator[None]:
     finally:
         timer.cancel()
     if late.is_set():
-        raise RuntimeError(f"the messages did not come in {_LIMIT:.0f} s")
+        raise RuntimeError(f"the messages did not come in {LIMIT:.0f} s")
 
 
 # A sender of its own, for latencies: the same one for every consumer
@@ -196,81 +268,8 @@ def _trickle(name_server: str, topic: str) -> None:
             time.sleep(_PACE)
 
 
-def fill(name_server: str, topic: str, body: bytes, count: int) -> None:
+def fill(name_server: str, make: Maker, count: int) -> None:
     """Put so many messages into a topic."""
     with Producer(name_server, group="bench-fill", send_timeout=30.0) as producer:
-        for _ in range(count // 5_000):
-            for result in producer.send_many(Message(topic, body) for _ in range(5_000)):
-                if isinstance(result, Exception):
-                    raise result
-
-
-# What a backlog costs
-
-
-def backlog_cost(name_server: str, topic: str, *, asyncio: bool) -> tuple[float, int]:
-    """Bytes that a consumer takes with a backlog behind a stopped handler, and messages held.
-
-    Measured in a process of its own, against the same process before it joined.
-    """
-    ours, theirs = _spawn.Pipe()
-    process = _spawn.Process(target=_hold, args=(name_server, topic, asyncio, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        if not ours.poll(_LIMIT):
-            raise RuntimeError("the consumer told nothing of its backlog")
-        found: tuple[float, int] = ours.recv()
-        return found
-    finally:
-        process.kill()
-        process.join(20)
-
-
-def _hold(name_server: str, topic: str, is_asyncio: bool, told: Connection) -> None:
-    before = _resident()
-    consumer: Any = (AsyncConsumer if is_asyncio else Consumer)(
-        name_server, group=new_group(), start="earliest"
-    ).subscribe(topic)
-    begun = threading.Event()
-
-    def watch() -> None:
-        begun.wait(_LIMIT)
-        held, since = -1, time.monotonic()
-        while time.monotonic() - since < _SETTLED:
-            time.sleep(0.1)
-            if consumer.stats().held != held:
-                held, since = consumer.stats().held, time.monotonic()
-        told.send((_peak() - before, held))
-
-    threading.Thread(target=watch, daemon=True).start()
-
-    def stuck(_: Any) -> None:
-        begun.set()
-        time.sleep(_LIMIT)
-
-    if is_asyncio:
-        import asyncio
-
-        async def stuck_task(_: Any) -> None:
-            begun.set()
-            await asyncio.sleep(_LIMIT)
-
-        run_loop(lambda: consumer.run(stuck_task))
-    else:
-        consumer.run(stuck)
-
-
-def _status(name: str) -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) * 1024.0
-    return 0.0
-
-
-def _resident() -> float:
-    return _status("VmRSS:")
-
-
-def _peak() -> float:
-    return _status("VmHWM:")
+        for first in range(0, count, 5_000):
+            producer.send_many(map(make, range(first, first + 5_000)))

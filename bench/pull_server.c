@@ -14,6 +14,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,6 +188,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     queues = atol(argv[1]), rows = atol(argv[2]), most = atol(argv[3]), record = atol(argv[4]);
+    /* A client that leaves in the middle of an answer ends its connection, not the server. */
+    signal(SIGPIPE, SIG_IGN);
     load(argv[5]);
     pthread_t thread;
     char rest[64];

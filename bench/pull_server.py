@@ -2,7 +2,7 @@
 
 For measuring readers: bodies are made once, and only offsets are written into them. Where there is
 a compiler the server is the program of ``pull_server.c``; else it is this one, run as a process:
-``python -m bench.pull_server QUEUES ROWS [MESSAGES_PER_PULL [BODY_BYTES]]`` prints ``ready PORT`` and
+``python -m bench.pull_server QUEUES ROWS MESSAGES_PER_PULL BODY_BYTES [SHAPE]`` prints ``ready PORT`` and
 ends with its standard input. That takes 0.2 µs of a core for each message, which is a third of what
 our reader takes, and on two cores slows what is measured.
 """
@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.acker import built
+from bench.shapes import body
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, decode_command, encode_command
 from rocketwire.wire.framing import FrameBuffer
@@ -36,15 +37,27 @@ PROPERTIES = (
 )
 
 
-class Stock:
-    """Records of one queue, in blocks of the most that one pull gets."""
+_OWN = b"UNIQ_KEY\x017F000001000CF0DF35264B32A5B9%04X\x02CLUSTER\x01DefaultCluster\x02MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02"  # fmt: skip
+_KEYED = _OWN + b"KEYS\x01order-%06d\x02TAGS\x01pay\x02"
+_RICH = _KEYED + b"region\x01eu-west\x02amount\x01%06d\x02trace\x01%016x\x02"
+#: Properties of a stored message by its shape (``shapes.py``), and how often they tell its number.
+STORED = {"body": (_OWN, 1), "key": (_KEYED, 2), "rich": (_RICH, 4)}
 
-    def __init__(self, queue: int, most: int, size: int = BODY_BYTES) -> None:
+
+class Stock:
+    """Records of one queue, in blocks of the most that one pull gets.
+
+    With a shape they are what a producer of the benchmark left; without, all bodies are alike.
+    """
+
+    def __init__(self, queue: int, most: int, size: int = BODY_BYTES, shape: str = "") -> None:
+        template, numbers = STORED.get(shape, (PROPERTIES, 2))
+        first = queue * most
         records = [
             encode_record(
                 topic="bench",
-                body=b"x" * size,
-                properties=PROPERTIES % (i & 0xFFFF, i),
+                body=body(first + i, size) if shape else b"x" * size,
+                properties=template % ((i & 0xFFFF), *[i] * (numbers - 1)),
                 queue_id=queue,
                 queue_offset=i,
                 physical_offset=i * (size + 200),
@@ -122,8 +135,8 @@ class Server(asyncio.Protocol):
         ).encode()
 
 
-async def serve(queues: int, rows: int, most: int = 1000, size: int = BODY_BYTES) -> None:
-    stock = [Stock(queue, most, size) for queue in range(queues)]
+async def serve(queues: int, rows: int, most: int, size: int, shape: str = "") -> None:
+    stock = [Stock(queue, most, size, shape) for queue in range(queues)]
     port = 0
 
     def make() -> Server:
@@ -145,16 +158,16 @@ class PullServer:
 
 @contextmanager
 def pull_server(
-    rows: int, per_pull: int, *, queues: int, size: int = BODY_BYTES
+    rows: int, per_pull: int, *, queues: int, size: int = BODY_BYTES, shape: str = ""
 ) -> Iterator[PullServer]:
     """Start a server with so many rows in each queue; it ends with the block."""
     with tempfile.NamedTemporaryFile() as file:
         program = built(C_SOURCE)
         numbers = [str(number) for number in (queues, rows, per_pull)]
         if program is None:
-            command = [sys.executable, "-m", "bench.pull_server", *numbers, str(size)]
+            command = [sys.executable, "-m", "bench.pull_server", *numbers, str(size), shape]
         else:
-            stock = [Stock(queue, per_pull, size) for queue in range(queues)]
+            stock = [Stock(queue, per_pull, size, shape) for queue in range(queues)]
             file.write(b"".join(block.take(0, per_pull) for block in stock))
             file.flush()
             command = [str(program), *numbers, str(stock[0].size), file.name]
@@ -172,4 +185,4 @@ def pull_server(
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(*[int(text) for text in sys.argv[1:]]))
+    asyncio.run(serve(*[int(text) for text in sys.argv[1:5]], *sys.argv[5:]))  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from bench import ours, reference, shapes
+from bench import consuming, ours, reference, shapes
 from bench.samples import Sample
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -39,6 +40,8 @@ class Task:
     name_server: str
     topic: str = "bench"
     size: int = 200
+    #: Whether a consumer takes all queues without asking: the pull server knows no groups.
+    is_alone: bool = False
 
 
 def _made(task: Task, run: int = 1) -> tuple[str, shapes.Maker, int]:
@@ -60,8 +63,19 @@ def _columns(task: Task) -> Sample:
     return ours.columns(task.name_server, task.topic, _table(task.shape, task.size, task.count))
 
 
+def _read(task: Task, *, looking: bool) -> Sample:
+    return consuming.read(task.name_server, task.topic, task.count, looking=looking)
+
+
+def _handled(task: Task, run: Callable[..., Sample], batch: int = 1) -> Sample:
+    where = (task.name_server, task.topic, task.count)
+    with tempfile.TemporaryDirectory(prefix="rocketwire-bench-") as folder:
+        alone = {"broadcast": True, "offsets_folder": folder} if task.is_alone else {}
+        return run(*where, batch=batch, looking=True, **alone)
+
+
 #: Every way to send, by the words in which a user would write it.
-PATHS: Final[dict[str, Callable[[Task], Sample]]] = {
+SENDING: Final[dict[str, Callable[[Task], Sample]]] = {
     "Message(...)": _alone,
     "send": lambda task: ours.blocking(*_made(task)),
     "await send, 1024 at once": lambda task: ours.awaited(*_made(task)),
@@ -77,6 +91,20 @@ PATHS: Final[dict[str, Callable[[Task], Sample]]] = {
     "await send_oneway": lambda task: ours.oneway_on_loop(*_made(task)),
     "send_table": _columns,
 }
+
+#: Every way to read. Handlers look at keys, tags, body and one property.
+READING: Final[dict[str, Callable[[Task], Sample]]] = {
+    "read": lambda task: _read(task, looking=False),
+    "read, looked at": lambda task: _read(task, looking=True),
+    "await read, looked at": lambda task: consuming.read_on_loop(
+        task.name_server, task.topic, task.count, looking=True
+    ),
+    "handler": lambda task: _handled(task, consuming.blocking),
+    "await handler": lambda task: _handled(task, consuming.on_loop),
+    "handler, batch 256": lambda task: _handled(task, consuming.blocking, 256),
+    "await handler, batch 256": lambda task: _handled(task, consuming.on_loop, 256),
+}
+PATHS: Final = SENDING | READING
 
 
 def run(task: Task) -> Sample:

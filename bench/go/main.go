@@ -3,9 +3,9 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
+	"math/rand"
 	"os"
 	"sort"
 	"strconv"
@@ -21,17 +21,31 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
+const (
+	places = 1 << 20
+	shards = 997
+)
+
+// Bodies are slices of it, each at a place of its own; the shapes are those of ../shapes.py.
+var noise []byte
+
 type task struct {
 	path                          string
 	count, threads, batch, window int
 	topic                         string
-	body                          []byte
+	size                          int
+	shape                         string
 }
 
 func read(line string) (task, error) {
 	words := strings.Fields(line)
-	if len(words) != 7 {
-		return task{}, fmt.Errorf("a line has 7 words, this one %d", len(words))
+	if len(words) != 8 {
+		return task{}, fmt.Errorf("a line has 8 words, this one %d", len(words))
+	}
+	switch words[7] {
+	case "body", "key", "rich", "sharded":
+	default:
+		return task{}, fmt.Errorf("no such shape: %s", words[7])
 	}
 	numbers := make([]int, 0, 5)
 	for _, word := range append(append([]string{}, words[1:5]...), words[6]) {
@@ -41,8 +55,31 @@ func read(line string) (task, error) {
 		}
 		numbers = append(numbers, number)
 	}
-	body := bytes.Repeat([]byte("x"), numbers[4])
-	return task{words[0], numbers[0], numbers[1], numbers[2], numbers[3], words[5], body}, nil
+	if size := places + numbers[4]; len(noise) != size {
+		noise = make([]byte, size)
+		rand.New(rand.NewSource(int64(size))).Read(noise)
+	}
+	return task{words[0], numbers[0], numbers[1], numbers[2], numbers[3], words[5], numbers[4], words[7]}, nil
+}
+
+func (t task) make(number int) *primitive.Message {
+	place := number % places
+	body := append([]byte(nil), noise[place:place+t.size]...)
+	message := primitive.NewMessage(t.topic, body)
+	if t.shape == "body" {
+		return message
+	}
+	message.WithTag("pay").WithKeys([]string{"order-" + strconv.Itoa(number)})
+	if t.shape == "key" {
+		return message
+	}
+	message.WithProperty("region", "eu-west")
+	message.WithProperty("amount", strconv.Itoa(number))
+	message.WithProperty("trace", fmt.Sprintf("%016x", number))
+	if t.shape == "sharded" {
+		message.WithShardingKey("user-" + strconv.Itoa(number%shards))
+	}
+	return message
 }
 
 func cpuSeconds() float64 {
@@ -61,10 +98,10 @@ func (t task) messages() int {
 	return t.count / t.batch * t.batch
 }
 
-func (t task) next() []*primitive.Message {
+func (t task) next(first int) []*primitive.Message {
 	messages := make([]*primitive.Message, t.batch)
 	for i := range messages {
-		messages[i] = primitive.NewMessage(t.topic, t.body)
+		messages[i] = t.make(first + i)
 	}
 	return messages
 }
@@ -77,16 +114,16 @@ func blocking(client rocketmq.Producer, t task) ([]float64, error) {
 	var workers sync.WaitGroup
 	for number := 0; number < t.threads; number++ {
 		workers.Add(1)
-		go func(mine []float64) {
+		go func(first int, mine []float64) {
 			defer workers.Done()
 			for i := range mine {
 				began := time.Now()
-				if _, err := client.SendSync(context.Background(), primitive.NewMessage(t.topic, t.body)); err != nil {
+				if _, err := client.SendSync(context.Background(), t.make(first+i)); err != nil {
 					failures.Add(1)
 				}
 				mine[i] = time.Since(began).Seconds()
 			}
-		}(latencies[number*share : (number+1)*share])
+		}(number*share, latencies[number*share:(number+1)*share])
 	}
 	workers.Wait()
 	return latencies, check(&failures)
@@ -103,7 +140,7 @@ func flying(client rocketmq.Producer, t task) error {
 				failures.Add(1)
 			}
 			<-room
-		}, t.next()...)
+		}, t.next(i*t.batch)...)
 		if err != nil {
 			return err
 		}
@@ -126,10 +163,14 @@ func check(failures *atomic.Int64) error {
 	return nil
 }
 
-func obey(client rocketmq.Producer, line string) string {
+func obey(plain, ordered rocketmq.Producer, line string) string {
 	t, err := read(line)
 	if err != nil {
 		return "error " + err.Error()
+	}
+	client := plain
+	if t.shape == "sharded" {
+		client = ordered
 	}
 	cpu, began := cpuSeconds(), time.Now()
 	var latencies []float64
@@ -153,15 +194,15 @@ func obey(client rocketmq.Producer, line string) string {
 	return fmt.Sprintf("ok %d %.9f %.9f %.9f %.9f", t.messages(), seconds, used, p50, p99)
 }
 
-func main() {
-	rlog.SetLogLevel("error")
-	client, err := rocketmq.NewProducer(
+func start(group string, more ...producer.Option) rocketmq.Producer {
+	options := append([]producer.Option{
 		producer.WithNameServer([]string{os.Args[1]}),
-		producer.WithGroupName("bench-go"),
-		producer.WithInstanceName("bench-go"),
+		producer.WithGroupName(group),
+		producer.WithInstanceName(group),
 		// A busy machine makes answers late, which is no failure of the client's.
-		producer.WithSendMsgTimeout(30*time.Second),
-	)
+		producer.WithSendMsgTimeout(30 * time.Second),
+	}, more...)
+	client, err := rocketmq.NewProducer(options...)
 	if err == nil {
 		err = client.Start()
 	}
@@ -169,9 +210,16 @@ func main() {
 		fmt.Println("error", err)
 		os.Exit(1)
 	}
+	return client
+}
+
+func main() {
+	rlog.SetLogLevel("error")
+	plain := start("bench-go")
+	ordered := start("bench-go-ordered", producer.WithQueueSelector(producer.NewHashQueueSelector()))
 	fmt.Println("ready")
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		fmt.Println(obey(client, lines.Text()))
+		fmt.Println(obey(plain, ordered, lines.Text()))
 	}
 }

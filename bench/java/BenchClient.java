@@ -7,22 +7,26 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.Random;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.MessageQueueSelector;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
 import org.apache.rocketmq.common.message.Message;
 
 /**
  * Apache's Java producer as a program that obeys lines, so that one warm JVM serves every round.
  *
- * <p>A line is {@code PATH COUNT THREADS BATCH WINDOW TOPIC BODY_SIZE}; the answer is {@code ok
+ * <p>A line is {@code PATH COUNT THREADS BATCH WINDOW TOPIC BODY_SIZE SHAPE}; the answer is {@code ok
  * MESSAGES SECONDS CPU_SECONDS P50_SECONDS P99_SECONDS} or {@code error TEXT}. CPU counts all threads
- * of this process.
+ * of this process. Shapes are those of {@code bench/shapes.py}: messages are made as they are sent, each
+ * with a body of its own.
  */
 public final class BenchClient {
     private static final com.sun.management.OperatingSystemMXBean SYSTEM =
@@ -30,6 +34,8 @@ public final class BenchClient {
 
     /** A busy machine makes answers late, which is no failure of the client's. */
     private static final int TIMEOUT_MS = 30_000;
+
+    private static final MessageQueueSelector BY_HASH = new SelectMessageQueueByHash();
 
     private final DefaultMQProducer plain;
     private final DefaultMQProducer batching;
@@ -112,7 +118,11 @@ public final class BenchClient {
                 for (int i = start; i < start + share; i++) {
                     long began = System.nanoTime();
                     try {
-                        plain.send(new Message(task.topic, task.body));
+                        if (task.isSharded) {
+                            plain.send(task.make(i), BY_HASH, task.shard(i));
+                        } else {
+                            plain.send(task.make(i));
+                        }
                     } catch (Exception error) {
                         failures.add(error);
                     }
@@ -147,14 +157,16 @@ public final class BenchClient {
         };
         for (int i = 0; i < task.count / task.batch; i++) {
             room.acquire();
-            if (task.batch == 1) {
-                producer.send(new Message(task.topic, task.body), callback);
-            } else {
+            if (task.batch > 1) {
                 List<Message> messages = new ArrayList<>(task.batch);
                 for (int j = 0; j < task.batch; j++) {
-                    messages.add(new Message(task.topic, task.body));
+                    messages.add(task.make(i * task.batch + j));
                 }
                 producer.send(messages, callback);
+            } else if (task.isSharded) {
+                producer.send(task.make(i), BY_HASH, task.shard(i), callback);
+            } else {
+                producer.send(task.make(i), callback);
             }
         }
         if (!room.tryAcquire(task.window, 60, TimeUnit.SECONDS)) {
@@ -181,14 +193,21 @@ public final class BenchClient {
         }
     }
 
+    /** What is to be done, and the messages of it. */
     private static final class Task {
+        private static final int PLACES = 1 << 20;
+        private static final int SHARDS = 997;
+        private static byte[] noise = new byte[0];
         private final String path;
         private final int count;
         private final int threads;
         private final int batch;
         private final int window;
         private final String topic;
-        private final byte[] body;
+        private final int size;
+        private final boolean isTagged;
+        private final boolean hasProperties;
+        private final boolean isSharded;
 
         Task(String[] words) {
             path = words[0];
@@ -197,8 +216,42 @@ public final class BenchClient {
             batch = Integer.parseInt(words[3]);
             window = Integer.parseInt(words[4]);
             topic = words[5];
-            body = new byte[Integer.parseInt(words[6])];
-            Arrays.fill(body, (byte) 'x');
+            size = Integer.parseInt(words[6]);
+            String shape = words[7];
+            isSharded = shape.equals("sharded");
+            hasProperties = isSharded || shape.equals("rich");
+            isTagged = hasProperties || shape.equals("key");
+            if (!isTagged && !shape.equals("body")) {
+                throw new IllegalArgumentException("no such shape: " + shape);
+            }
+            if (noise.length != PLACES + size) {
+                noise = new byte[PLACES + size];
+                new Random(size).nextBytes(noise);
+            }
+        }
+
+        Message make(int number) {
+            int place = number & (PLACES - 1);
+            byte[] body = Arrays.copyOfRange(noise, place, place + size);
+            if (!isTagged) {
+                return new Message(topic, body);
+            }
+            Message message = new Message(topic, "pay", "order-" + number, body);
+            if (hasProperties) {
+                message.putUserProperty("region", "eu-west");
+                message.putUserProperty("amount", Integer.toString(number));
+                message.putUserProperty("trace", trace(number));
+            }
+            return message;
+        }
+
+        String shard(int number) {
+            return "user-" + number % SHARDS;
+        }
+
+        private static String trace(int number) {
+            String digits = Integer.toHexString(number);
+            return "0000000000000000".substring(digits.length()) + digits;
         }
 
         int messages() {

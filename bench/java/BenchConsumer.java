@@ -19,9 +19,9 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * Apache's push consumer as a program that obeys lines, so that one warm JVM serves every round.
  *
- * <p>A line is {@code PATH COUNT THREADS BATCH WINDOW TOPIC BODY_SIZE}, as for {@code BenchClient}; what
+ * <p>A line is {@code PATH COUNT THREADS BATCH WINDOW TOPIC BODY_SIZE SHAPE}, as for {@code BenchClient}; what
  * has no meaning here is ignored. {@code consume} reads a topic from its start as a new group, {@code
- * latency} reads what comes: bodies are the moments at which they were sent, by the clock that {@code
+ * look} does it with a handler that looks at keys, tags, body and a property, {@code latency} reads what comes: bodies are the moments at which they were sent, by the clock that {@code
  * System.nanoTime} reads. Time counts from the first message on: joining the group is not measured.
  */
 public final class BenchConsumer {
@@ -60,9 +60,11 @@ public final class BenchConsumer {
             int batch = Integer.parseInt(words[3]);
             switch (words[0]) {
                 case "consume":
-                    return consume(words[5], count, batch, false);
+                    return consume(words[5], count, batch, false, false);
+                case "look":
+                    return consume(words[5], count, batch, false, true);
                 case "latency":
-                    return consume(words[5], count + WARM, 1, true);
+                    return consume(words[5], count + WARM, 1, true, false);
                 default:
                     throw new IllegalArgumentException("no such path: " + words[0]);
             }
@@ -85,13 +87,15 @@ public final class BenchConsumer {
         return consumer;
     }
 
-    private String consume(String topic, int count, int batch, boolean isLatency) throws Exception {
+    private String consume(String topic, int count, int batch, boolean isLatency, boolean isLooking)
+        throws Exception {
         DefaultMQPushConsumer consumer = make(topic, batch, isLatency);
         AtomicInteger seen = new AtomicInteger();
         AtomicLong from = new AtomicLong();
         AtomicLong began = new AtomicLong();
         AtomicLong cpuBefore = new AtomicLong();
         AtomicLong ended = new AtomicLong();
+        AtomicLong bytes = new AtomicLong();
         long[] latencies = new long[isLatency ? count : 0];
         CountDownLatch done = new CountDownLatch(1);
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -104,6 +108,13 @@ public final class BenchConsumer {
                     return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
                 }
                 latency = now - sent;
+            }
+            if (isLooking) {
+                long looked = 0;
+                for (MessageExt message : messages) {
+                    looked += look(message);
+                }
+                bytes.addAndGet(looked);
             }
             int place = seen.getAndAdd(size);
             if (place == 0) {
@@ -129,6 +140,17 @@ public final class BenchConsumer {
         } finally {
             consumer.shutdown();
         }
+    }
+
+    /** What a handler does before it begins: it looks at keys, tags, body and one property. */
+    private static long look(MessageExt message) {
+        String keys = message.getKeys();
+        String tags = message.getTags();
+        String amount = message.getUserProperty("amount");
+        return message.getBody().length
+            + (keys == null ? 0 : keys.length())
+            + (tags == null ? 0 : tags.length())
+            + (amount == null ? 0 : amount.length());
     }
 
     private static long sentAt(MessageExt message) {

@@ -16,8 +16,9 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * Reads a topic from its beginning with pull loops, queue by queue, in as many threads as asked for.
  *
- * A line of input is "pull COUNT THREADS BATCH WINDOW TOPIC SIZE"; the answer is
- * "ok MESSAGES SECONDS CPU 0 0". Keys and bodies are looked at, as a program that reads would.
+ * A line of input is "pull COUNT THREADS BATCH WINDOW TOPIC SIZE SHAPE"; the answer is
+ * "ok MESSAGES SECONDS CPU 0 0". Keys and bodies are looked at, as a program that reads would; "look"
+ * looks at tags and a property, too.
  */
 public class BenchPull {
     private static final int MOST_A_PULL = 1024;
@@ -35,7 +36,7 @@ public class BenchPull {
         while (lines.hasNextLine()) {
             String[] words = lines.nextLine().split(" ");
             try {
-                answers.println(run(consumer, words[5], Integer.parseInt(words[2])));
+                answers.println(run(consumer, words));
             } catch (Exception error) {
                 answers.println("failed " + error.toString().replace('\n', ' '));
             }
@@ -43,8 +44,10 @@ public class BenchPull {
         consumer.shutdown();
     }
 
-    private static String run(DefaultMQPullConsumer consumer, String topic, int threads)
-            throws Exception {
+    private static String run(DefaultMQPullConsumer consumer, String[] words) throws Exception {
+        String topic = words[5];
+        int threads = Integer.parseInt(words[2]);
+        boolean isLooking = words[0].equals("look");
         ConcurrentLinkedQueue<MessageQueue> queues =
             new ConcurrentLinkedQueue<>(consumer.fetchSubscribeMessageQueues(topic));
         AtomicLong read = new AtomicLong();
@@ -58,7 +61,7 @@ public class BenchPull {
                 MessageQueue queue;
                 try {
                     while ((queue = queues.poll()) != null) {
-                        readQueue(consumer, queue, read, bytes);
+                        readQueue(consumer, queue, isLooking, read, bytes);
                     }
                 } catch (Exception error) {
                     failed.put("error", error);
@@ -78,8 +81,8 @@ public class BenchPull {
     }
 
     private static void readQueue(
-            DefaultMQPullConsumer consumer, MessageQueue queue, AtomicLong read, AtomicLong bytes)
-            throws Exception {
+            DefaultMQPullConsumer consumer, MessageQueue queue, boolean isLooking, AtomicLong read,
+            AtomicLong bytes) throws Exception {
         long offset = consumer.minOffset(queue);
         long end = consumer.maxOffset(queue);
         while (offset < end) {
@@ -89,12 +92,19 @@ public class BenchPull {
             }
             long size = 0;
             for (MessageExt message : result.getMsgFoundList()) {
-                size += message.getBody().length + message.getKeys().length();
+                size += message.getBody().length + length(message.getKeys());
+                if (isLooking) {
+                    size += length(message.getTags()) + length(message.getUserProperty("amount"));
+                }
             }
             bytes.addAndGet(size);
             read.addAndGet(result.getMsgFoundList().size());
             offset = result.getNextBeginOffset();
         }
+    }
+
+    private static int length(String text) {
+        return text == null ? 0 : text.length();
     }
 
     private static double cpu() {

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from bench.acker import acker
 from bench.compare import COUNTS, ROOT, Pairs, checkout, line, main
+from bench.consuming import look
+from bench.pull_server import pull_server
 from bench.samples import Sample
 from bench.shapes import BODY, RICH, SHAPES, body, construction, maker, table
-from bench.worker import LIST, PATHS, Task, run, working
+from bench.worker import LIST, PATHS, READING, SENDING, Task, run, working
 
 from bench import reference
+from rocketwire import Reader
 
 
 def samples(*cpu: float, p50: float | None = None) -> list[Sample]:
@@ -59,12 +62,36 @@ def test_a_path_that_fails_is_told() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", SENDING)
 def test_every_path_sends_every_shape(path: str, shape: str, server: str) -> None:
     found = run(Task(path, shape, 1024, server))
     assert found.messages == (1000 if "500" in path else 1024)
     assert found.cpu > 0
     assert 0 < found.pace < 100
+
+
+@pytest.mark.parametrize("path", READING)
+def test_every_path_reads_messages_with_all_their_parts(path: str, pulls: str) -> None:
+    assert run(Task(path, "rich", 1024, pulls, is_alone=True)).messages == 1024
+
+
+def test_stored_messages_are_those_that_were_sent(pulls: str) -> None:
+    sent = maker(RICH, "bench", 200)(0)
+    with Reader(pulls) as reader:
+        found = next(iter(reader.read("bench")))
+    assert (found.body, found.tags, found.keys) == (sent.body, "pay", "order-000000")
+    assert dict(found.properties) == {
+        "region": "eu-west",
+        "amount": "000000",
+        "trace": "0000000000000000",
+    }
+    assert look(found) == 200 + len("order-000000") + len("pay") + len("000000")
+
+
+@pytest.fixture(scope="module")
+def pulls():
+    with pull_server(5000, 32, queues=2, shape="rich") as running:
+        yield running.name_server
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +135,7 @@ def test_the_reference_loop_is_what_it_always_was() -> None:
 def test_a_worker_runs_the_package_of_its_checkout(tmp_path: Path) -> None:
     package = tmp_path / "src" / "rocketwire"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("Message = Producer = AsyncProducer = None\n")
+    (package / "__init__.py").write_text("def __getattr__(name): return None\n")
     with (
         working("old", tmp_path) as worker,
         pytest.raises(RuntimeError, match="old: TypeError: 'NoneType'"),
