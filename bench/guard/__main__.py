@@ -1,4 +1,7 @@
-"""``python -m bench.guard``: the counts beside those that are kept; ``--update`` keeps these."""
+"""``python -m bench.guard``: the counts beside those that are kept.
+
+``--update`` keeps these from now on, ``--add`` only those of what was not counted before.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,18 @@ def main(words: list[str] | None = None) -> int:
     """Count and compare; 1 if anything costs more than before."""
     parser = argparse.ArgumentParser(prog="python -m bench.guard", description=__doc__)
     parser.add_argument("--update", action="store_true", help="keep these counts from now on")
+    parser.add_argument("--add", action="store_true", help="keep those that have no count yet")
     chosen = parser.parse_args(words)
     counts, kept = count_all(), load()
     for name, count in counts.items():
         before = kept.get(name)
-        print(f"{name:<40} {count:>10,.2f}" + ("" if before is None else f"  kept {before:,.2f}"))
+        print(f"{name:<50} {count:>10,.2f}" + ("" if before is None else f"  kept {before:,.2f}"))
     if chosen.update:
         save(counts)
         print(f"kept in {KEPT}")
         return 0
+    if chosen.add:
+        save(counts | kept)
     problems = compare(counts, kept)
     print("\n".join(problems) if problems else "nothing costs more than before")
     return 1 if problems else 0

@@ -39,7 +39,11 @@ from rocketwire.wire.stored_message import encode_record
 _MOST: Final = 32
 _END: Final = 1_000_000
 _BODY: Final = b"x" * 200
-_PROPERTIES: Final = b"UNIQ_KEY\x017F000001000CF0DF35264B32A5B90000\x02CLUSTER\x01DefaultCluster"
+_PROPERTIES: Final = (
+    b"UNIQ_KEY\x017F000001000CF0DF35264B32A5B90000\x02CLUSTER\x01DefaultCluster\x02"
+    b"KEYS\x01order-100000\x02TAGS\x01pay\x02region\x01eu-west\x02amount\x01100000\x02"
+    b"trace\x01000000000001e240\x02"
+)
 
 
 class PullWire(Wire):

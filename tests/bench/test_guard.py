@@ -65,9 +65,21 @@ def test_the_command_fails_when_something_costs_more(
     monkeypatch.setattr("bench.guard.__main__.count_all", lambda: {"a": 200.0})
     assert main(["--update"]) == 0
     assert main([]) == 0
-    monkeypatch.setattr("bench.guard.__main__.count_all", lambda: {"a": 300.0})
+    monkeypatch.setattr("bench.guard.__main__.count_all", lambda: {"a": 300.0, "b": 1.0})
     assert main([]) == 1
     assert "+50%" in capsys.readouterr().out
+    assert main(["--add"]) == 1
+    assert kept.load() == {"a": 200.0, "b": 1.0}
+
+
+def test_every_path_is_counted_with_tag_and_key_too(counts: dict[str, float]) -> None:
+    """What is fast for a bare body only is not fast."""
+    bare = {name for name in counts if name.startswith(("send", "submit", "await send"))}
+    keyed = {name for name in bare if ", tag + key" in name}
+    assert {name.replace(", tag + key", "") for name in keyed} == bare - keyed
+    handlers = {name for name in counts if "handler" in name}
+    looking = {name for name in handlers if ", looked at" in name}
+    assert {name.replace(", looked at", "") for name in looking} == handlers - looking
 
 
 def test_only_bytecodes_of_the_package_are_counted() -> None:
