@@ -35,7 +35,8 @@ from rocketwire.errors import (
     UnknownTopicError,
 )
 from rocketwire.fault_policy import FaultPolicy
-from rocketwire.message import Message, MessageQueue, SendResult, SendStatus, StoredMessage
+from rocketwire.message import Message, MessageQueue, SendResult, SendStatus
+from rocketwire.stored_message import StoredMessage
 from rocketwire.telemetry_config import TelemetryConfig
 from rocketwire.version import __version__
 

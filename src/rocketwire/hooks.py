@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from rocketwire.message import Message, MessageQueue, SendResult, StoredMessage
+from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.stored_message import StoredMessage
 
 _log = logging.getLogger("rocketwire.hooks")
 

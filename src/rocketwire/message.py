@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict, TypeVar, Unpack, cast
 
 from rocketwire.errors import Attempt, InvalidMessageError
+
+if TYPE_CHECKING:
+    from rocketwire.stored_message import StoredMessage as StoredMessage  # noqa: PLC0414 - as the function below
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 _set = object.__setattr__
@@ -418,38 +420,10 @@ def _make_result(fields: dict[str, Any]) -> SendResult:
     return SendResult(**fields)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMessage:
-    """A message that was read back."""
+def __getattr__(name: str) -> Any:
+    """Messages that were read back are another module's; here for those who know them from here."""
+    if name == "StoredMessage":
+        from rocketwire.stored_message import StoredMessage
 
-    topic: str
-    body: bytes
-    tags: str | None
-    keys: str | None
-    properties: Mapping[str, str]
-    sharding_key: str | None
-    delay_level: int
-    deliver_at: float | None
-    flag: int
-    wait_store_ok: bool
-    queue: MessageQueue
-    offset: int
-    message_id: str
-    offset_message_id: str
-    born_at: datetime
-    stored_at: datetime
-    born_host: str
-    store_host: str
-    reconsume_times: int
-    commit_log_offset: int
-    transaction_id: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The body as UTF-8 text."""
-        return self.body.decode()
-
-
-def utc_from_ms(milliseconds: int) -> datetime:
-    """A moment as RocketMQ writes it, as an aware datetime."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+        return StoredMessage
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

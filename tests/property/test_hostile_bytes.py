@@ -24,6 +24,7 @@ from rocketwire.wire.client_bodies import (
 from rocketwire.wire.command import Reply, decode_command
 from rocketwire.wire.compression import available, decompress
 from rocketwire.wire.framing import FrameBuffer
+from rocketwire.wire.lazy_message import to_stored_message
 from rocketwire.wire.lenient_json import loads, loads_tolerant
 from rocketwire.wire.message_id import (
     decode_message_id,
@@ -41,7 +42,6 @@ from rocketwire.wire.stored_message import (
     decode_record,
     encode_record,
     iter_records,
-    to_stored_message,
     unwrap_inner_batch,
 )
 from rocketwire.wire.trace_record import decode_trace

@@ -23,9 +23,10 @@ from rocketwire.core.validate import check_topic
 from rocketwire.core.workload import Limits, Work, Workload
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.hooks import HookSet
-from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.message import MessageQueue
 from rocketwire.offset_file import OffsetFile
 from rocketwire.registry import make_config
+from rocketwire.stored_message import StoredMessage
 
 _log = logging.getLogger("rocketwire.consumer")
 

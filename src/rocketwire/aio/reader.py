@@ -21,8 +21,9 @@ from rocketwire.core.read_arguments import (
 )
 from rocketwire.core.reading import Position, Reading
 from rocketwire.errors import InvalidMessageError
-from rocketwire.message import MessageQueue, StoredMessage, epoch_of
+from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.registry import make_config
+from rocketwire.stored_message import StoredMessage
 
 _IDLE_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5

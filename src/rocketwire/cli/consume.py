@@ -19,7 +19,7 @@ from rocketwire.cli.output import make_table
 from rocketwire.cli.read import show_body, show_json, show_line
 from rocketwire.cli.signals import stop_requested
 from rocketwire.errors import ClientClosedError
-from rocketwire.message import StoredMessage
+from rocketwire.stored_message import StoredMessage
 
 if TYPE_CHECKING:
     from rocketwire.sync.consumer import Consumer

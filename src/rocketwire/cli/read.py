@@ -15,8 +15,9 @@ from rocketwire.cli.failures import CommandFailedError, UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import body_text
 from rocketwire.errors import ConfigError
-from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.message import MessageQueue
 from rocketwire.setting_values import seconds
+from rocketwire.stored_message import StoredMessage
 
 if TYPE_CHECKING:
     from rocketwire.core.reading import Position

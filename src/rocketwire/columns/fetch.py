@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from rocketwire.columns.cursor import RangeCursor
 from rocketwire.columns.inside import ClientParts, socket_of
-from rocketwire.columns.pulls import Bundle, PullTemplate, next_offset_of
+from rocketwire.columns.pulls import Bundle, QueuePulls
 from rocketwire.columns.slabs import Answer, SlabReader
 from rocketwire.columns.walk import PullBody
 from rocketwire.core.lookup import refresh_topic
@@ -34,6 +34,7 @@ from rocketwire.message import MessageQueue
 from rocketwire.sync.connection import Connection
 from rocketwire.wire.codes import RETRYABLE, ResponseCode, error_for
 from rocketwire.wire.headers import PullReply, decode_pull_reply
+from rocketwire.wire.pull_request import next_offset_of
 
 _log = logging.getLogger("rocketwire.columns")
 
@@ -184,7 +185,7 @@ class _BrokerReader:
         is_filtered = policy.tags is not ALL
         self._cursors = [RangeCursor(*span, is_filtered=is_filtered) for span in spans]
         self._templates = {
-            span.queue: PullTemplate(parts.instance, span.queue, policy.group, policy.tags)
+            span.queue: QueuePulls(parts.instance, span.queue, policy.group, policy.tags)
             for span in spans
         }
         # The connection's own numbers are small ones, and used for other requests.

@@ -21,33 +21,28 @@ from rocketwire.columns.walk import Found, PullBody, explain, find_in_texts, fin
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.compression import decompress
-from rocketwire.wire.stored_message import (
+from rocketwire.wire.record_layout import (
+    BOTH_V6,
+    HEAD_V4_SIZE,
+    INNER_BATCH,
     MAGIC_V2,
-    MAX_BODY,
     MIN_RECORD,
+    OFFSETS,
+    V6_EXTRA,
+    array_fields,
+)
+from rocketwire.wire.stored_message import (
+    MAX_BODY,
     Record,
     encode_record,
     iter_records,
     unwrap_inner_batch,
 )
 
-_FIXED: Final = np.dtype(
-    [
-        ("size", ">i4"), ("magic", ">u4"), ("crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"),
-        ("queue_offset", ">i8"), ("physical_offset", ">i8"), ("system_flag", ">i4"),
-        ("born_ms", ">i8"), ("born_host", "V8"), ("store_ms", ">i8"), ("store_host", "V8"),
-        ("reconsume_times", ">i4"), ("prepared_offset", ">i8"), ("body_length", ">i4"),
-    ]
-)  # fmt: skip
-#: What follows the born host; it begins 12 bytes later when that is IPv6.
-_AFTER_BORN: Final = np.dtype([("store_ms", ">i8"), ("store_host", "V8")])
-_AFTER_STORE: Final = np.dtype(
-    [("reconsume_times", ">i4"), ("prepared_offset", ">i8"), ("body_length", ">i4")]
-)
-_BODY_AT: Final = _FIXED.itemsize
-_V6_EXTRA: Final = 12
-_INNER: Final = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH
-_HOSTS: Final = SystemFlag.BORN_HOST_V6 | SystemFlag.STORE_HOST_V6
+_FIXED: Final = np.dtype(array_fields())
+#: What follows each host; it begins later when that is IPv6.
+_AFTER_BORN: Final = np.dtype(array_fields("store_ms", "store_host"))
+_AFTER_STORE: Final = np.dtype(array_fields("reconsume_times", "body_length"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +100,7 @@ def _made_plain(found: Found, bodies: Sequence[PullBody]) -> tuple[Found, npt.ND
     """The records, those that are compressed or hold a batch written anew."""
     fixed = _fixed_fields(found.data, found.starts)
     flags = fixed["system_flag"]
-    special = (flags & SystemFlag.COMPRESSED != 0) | (flags & _INNER == _INNER)
+    special = (flags & SystemFlag.COMPRESSED != 0) | (flags & INNER_BATCH == INNER_BATCH)
     if not bool(special.any()):
         return found, fixed
     touched = set(found.source[special].tolist())
@@ -122,8 +117,14 @@ def _fixed_fields(data: Bytes, starts: Int64s) -> npt.NDArray[Any]:
     if len(starts) == 0:
         return np.zeros(0, dtype=_FIXED)
     # As values of one opaque kind they are gathered in half the time that rows of bytes take.
-    found = np.ndarray((len(data) - _BODY_AT + 1,), f"V{_BODY_AT}", data, strides=(1,))[starts]
+    found = np.ndarray((len(data) - HEAD_V4_SIZE + 1,), f"V{HEAD_V4_SIZE}", data, strides=(1,))[
+        starts
+    ]
     return found.view(_FIXED)
+
+
+def _fields_at(data: Bytes, starts: Int64s, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    return window(data, kind.itemsize)[starts].view(kind).ravel()
 
 
 def _measure(found: Found, fixed: npt.NDArray[Any], bodies: Sequence[PullBody]) -> Records:
@@ -131,15 +132,16 @@ def _measure(found: Found, fixed: npt.NDArray[Any], bodies: Sequence[PullBody]) 
     store_ms = fixed["store_ms"].astype(np.int64)
     reconsume = fixed["reconsume_times"]
     lengths = fixed["body_length"].astype(np.int64)
-    hosts_at = starts + 64
-    body_start = starts + _BODY_AT
+    hosts_at = starts + OFFSETS["store_host"]
+    body_start = starts + HEAD_V4_SIZE
     flags = fixed["system_flag"]
-    if bool((flags & _HOSTS).any()):
+    if bool((flags & BOTH_V6).any()):
         _check_room(fixed, flags)
-        born = ((flags & SystemFlag.BORN_HOST_V6) != 0) * _V6_EXTRA
-        store = ((flags & SystemFlag.STORE_HOST_V6) != 0) * _V6_EXTRA
-        after_born = window(data, 16)[starts + 56 + born].view(_AFTER_BORN).ravel()
-        after_store = window(data, 16)[starts + 72 + born + store].view(_AFTER_STORE).ravel()
+        born = ((flags & SystemFlag.BORN_HOST_V6) != 0) * V6_EXTRA
+        store = ((flags & SystemFlag.STORE_HOST_V6) != 0) * V6_EXTRA
+        after_born = _fields_at(data, starts + OFFSETS["store_ms"] + born, _AFTER_BORN)
+        moved = starts + OFFSETS["reconsume_times"] + born + store
+        after_store = _fields_at(data, moved, _AFTER_STORE)
         store_ms = after_born["store_ms"].astype(np.int64)
         reconsume = after_store["reconsume_times"]
         lengths = after_store["body_length"].astype(np.int64)
@@ -163,8 +165,8 @@ def _measure(found: Found, fixed: npt.NDArray[Any], bodies: Sequence[PullBody]) 
 
 
 def _check_room(fixed: npt.NDArray[Any], flags: npt.NDArray[Any]) -> None:
-    both = ((flags & SystemFlag.BORN_HOST_V6) != 0) * _V6_EXTRA
-    both = both + ((flags & SystemFlag.STORE_HOST_V6) != 0) * _V6_EXTRA
+    both = ((flags & SystemFlag.BORN_HOST_V6) != 0) * V6_EXTRA
+    both = both + ((flags & SystemFlag.STORE_HOST_V6) != 0) * V6_EXTRA
     if bool((fixed["size"] < MIN_RECORD + both).any()):
         raise RemoteProtocolError("a stored record is too small for its IPv6 hosts")
 

@@ -18,7 +18,8 @@ import numpy as np
 from rocketwire.columns.buffers import Bytes, Int64s
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
-from rocketwire.wire.stored_message import MAGIC_V1, MAGIC_V2, MIN_RECORD, iter_records
+from rocketwire.wire.record_layout import MAGIC_V1, MAGIC_V2, MIN_RECORD
+from rocketwire.wire.stored_message import iter_records
 
 _size_at = Struct(">i").unpack_from
 #: From so many bodies on, and up to such a length of each, they are followed all at once: a step

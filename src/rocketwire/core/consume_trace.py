@@ -17,15 +17,16 @@ from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.bell import Bell
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
-from rocketwire.core.received import broker_property
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import RoundRobinCounter
 from rocketwire.core.send import Sender
 from rocketwire.core.trace import BATCH, LINGER, MAX_BYTES, MAX_KEYS, PAUSE, QUEUE, TIMEOUT
 from rocketwire.errors import RocketMQError
 from rocketwire.hooks import HookSet
-from rocketwire.message import Message, StoredMessage
+from rocketwire.message import Message
+from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.headers import DEFAULT_REGION
+from rocketwire.wire.lazy_message import broker_property
 from rocketwire.wire.properties import Property
 from rocketwire.wire.trace_record import (
     CONTEXT_CODES,

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from rocketwire.core.bell import Bell
 from rocketwire.core.effects import Gate
 from rocketwire.core.pull import ALL, TagFilter
-from rocketwire.core.received import weigh
-from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.message import MessageQueue
+from rocketwire.stored_message import StoredMessage
+from rocketwire.wire.lazy_message import weigh
 from rocketwire.wire.pull_request import PullTemplate
 
 

@@ -6,40 +6,33 @@ again by their text, because brokers compare hashes only.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rocketwire.core.effects import Invoke, Op, invoke
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import refresh_topic
-from rocketwire.core.naming import with_namespace
+from rocketwire.core.naming import with_namespace, without_namespace
 from rocketwire.core.routes import MASTER
 from rocketwire.errors import (
-    ConfigError,
     ConnectFailedError,
     InvalidMessageError,
     ProtocolError,
     TopicNotFoundError,
     TransportError,
 )
-from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.message import MessageQueue
+from rocketwire.stored_message import StoredMessage
 from rocketwire.wire import headers
-from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode, SystemFlag, error_for
+from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply, Request
+from rocketwire.wire.lazy_message import cut, messages_in
+from rocketwire.wire.message_fields import Source
 from rocketwire.wire.message_id import decode_offset_message_id
-from rocketwire.wire.stored_message import (
-    Record,
-    iter_records,
-    to_stored_message,
-    unwrap_inner_batch,
-)
-
-_log = logging.getLogger("rocketwire.reader")
 
 #: A broker looks at held pulls every five seconds, and may answer that much late.
 HOLD_SLACK: Final = 6.0
-_INNER = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +58,6 @@ class TagFilter:
 
     expression: str
     tags: frozenset[str]
-
-    def accepts(self, message: StoredMessage) -> bool:
-        """Whether the tag really is one of these."""
-        return not self.tags or message.tags in self.tags
 
 
 ALL: Final = TagFilter("*", frozenset())
@@ -230,7 +219,7 @@ def fetch(
         if not slaves or instance.clock() >= deadline:
             raise
         reply = yield from invoke(slaves[0], request, deadline)
-    return read_pull(reply, queue, offset, tags)
+    return read_pull(reply, queue, offset, tags, namespace=instance.config.namespace)
 
 
 def fetch_call(
@@ -251,61 +240,69 @@ def fetch_call(
     return Invoke(address, request, deadline)
 
 
-def read_pull(reply: Reply, queue: MessageQueue, offset: int, tags: TagFilter) -> Fetched:
-    """What a broker's answer to a pull says.
-
-    Raises:
-        BrokerError: it is a refusal.
-    """
-    code = reply.code
-    if code not in {
+_PULLED: Final = frozenset(
+    {
         ResponseCode.SUCCESS,
         ResponseCode.PULL_NOT_FOUND,
         ResponseCode.PULL_RETRY_IMMEDIATELY,
         ResponseCode.PULL_OFFSET_MOVED,
-    }:
+    }
+)
+
+
+def read_pull(
+    reply: Reply,
+    queue: MessageQueue,
+    offset: int,
+    tags: TagFilter,
+    *,
+    namespace: str | None = None,
+    is_retry: bool = False,
+) -> Fetched:
+    """What a broker's answer to a pull says, its messages unread.
+
+    Args:
+        reply: the answer.
+        queue: the queue that was asked.
+        offset: from where on.
+        tags: what was asked for.
+        namespace: of the client; users do not see it in the names of topics.
+        is_retry: whether it is the group's retry topic: messages then show the topic that they
+            were sent to.
+
+    Raises:
+        BrokerError: it is a refusal.
+        RemoteProtocolError: something in it is not a record.
+    """
+    code = reply.code
+    if code not in _PULLED:
         raise error_for(code, reply.remark, queue.broker)
-    found = headers.decode_pull_reply(reply.ext)
-    messages: tuple[StoredMessage, ...] = ()
+    told = headers.decode_pull_reply(reply.ext)
+    next_offset = told.next_offset
+    messages: list[StoredMessage] = []
+    moved_from: int | None = None
     if code == ResponseCode.SUCCESS:
-        messages = tuple(
-            message
-            for record in iter_records(reply.body)
-            for message in _messages_of(record, queue, found.offset_delta)
-            if message.offset >= offset and tags.accepts(message)
-        )
-    is_moved = code == ResponseCode.PULL_OFFSET_MOVED and found.next_offset != offset
+        shown = partial(without_namespace, namespace=namespace) if namespace else None
+        source = Source(reply.body, queue, queue.broker, told.offset_delta, shown, is_retry)
+        messages, go_on_at = cut(source, next_offset)
+        next_offset = next_offset if go_on_at is None else go_on_at
+        if messages and messages[0].offset < offset:
+            messages = [message for message in messages if message.offset >= offset]
+        if tags.tags:
+            messages = [message for message in messages if message.tags in tags.tags]
+    elif code == ResponseCode.PULL_NOT_FOUND:
+        next_offset = max(offset, next_offset)
+    elif code == ResponseCode.PULL_OFFSET_MOVED and next_offset != offset:
+        moved_from = offset
     return Fetched(
         queue,
-        messages,
-        found.next_offset
-        if code != ResponseCode.PULL_NOT_FOUND
-        else max(offset, found.next_offset),
-        found.min_offset,
-        found.max_offset,
-        offset if is_moved else None,
-        found.suggested_broker_id,
+        tuple(messages),
+        next_offset,
+        told.min_offset,
+        told.max_offset,
+        moved_from,
+        told.suggested_broker_id,
     )
-
-
-def _messages_of(record: Record, queue: MessageQueue, delta: int) -> list[StoredMessage]:
-    records = unwrap_inner_batch(record) if record.system_flag & _INNER == _INNER else [record]
-    return [message_of(r, queue, delta) for r in records]
-
-
-def message_of(record: Record, queue: MessageQueue, delta: int) -> StoredMessage:
-    """A record as a message. A body that can't be decompressed stays as it is stored.
-
-    Raising instead would stop the queue at that message for ever.
-    """
-    try:
-        return to_stored_message(record, broker=queue.broker, offset_delta=delta)
-    except (ProtocolError, ConfigError) as error:
-        _log.warning(
-            "%s: the body at offset %d stays compressed: %s", queue, record.queue_offset, error
-        )
-        record.system_flag &= ~SystemFlag.COMPRESSED
-        return to_stored_message(record, broker=queue.broker, offset_delta=delta)
 
 
 def message_by_offset_id(
@@ -331,8 +328,8 @@ def message_by_offset_id(
         raise error_for(reply.code, reply.remark, address)
     known = instance.routes.masters().items()
     broker = next((name for name, where in known if where == address), address)
-    for record in iter_records(reply.body):
-        return to_stored_message(record, broker=broker)
+    for message in messages_in(reply.body, broker=broker):
+        return message
     raise InvalidMessageError(f"{address} has no message under {offset_id!r}")
 
 
@@ -370,7 +367,7 @@ def messages_by_key(
             continue
         if reply.code != ResponseCode.SUCCESS:
             raise error_for(reply.code, reply.remark, broker)
-        found += [to_stored_message(r, broker=broker) for r in iter_records(reply.body)]
+        found += messages_in(reply.body, broker=broker)
     # The index knows hashes only, so that strangers may be among them.
     own = [m for m in found if _has_key(m, key, unique=unique)]
     return tuple(sorted(own, key=lambda m: (m.stored_at, m.queue, m.offset))[:max_messages])

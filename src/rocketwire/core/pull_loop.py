@@ -17,14 +17,14 @@ from typing import Final
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
 from rocketwire.core.group import Group, log
 from rocketwire.core.process_queue import ProcessQueue
-from rocketwire.core.pull import HOLD_SLACK, Fetched, address_of
-from rocketwire.core.received import Origin, receive, weigh
+from rocketwire.core.pull import HOLD_SLACK, Fetched, address_of, read_pull
 from rocketwire.core.routes import MASTER
 from rocketwire.errors import ClientClosedError, RocketMQError, TransportError
 from rocketwire.hooks import QueueEvent, call_hooks
 from rocketwire.wire import headers
 from rocketwire.wire.codes import PullFlag, RequestCode
 from rocketwire.wire.command import Reply, Request
+from rocketwire.wire.lazy_message import weigh
 from rocketwire.wire.pull_request import PullTemplate
 
 #: The first and the longest pause after a failure.
@@ -134,10 +134,14 @@ def _pull(group: Group, held: ProcessQueue, loop: int) -> Op[None]:
 
 def _read(group: Group, held: ProcessQueue, reply: Reply, offset: int) -> Fetched:
     """What a pull brought, each message under the name of the topic that it was sent to."""
-    queue = held.queue
-    is_retry = queue.topic == group.retry_topic
-    origin = Origin(b"", queue, 0, group.config.namespace, is_retry)
-    return receive(reply, queue, offset, held.tags, origin)
+    return read_pull(
+        reply,
+        held.queue,
+        offset,
+        held.tags,
+        namespace=group.config.namespace,
+        is_retry=held.queue.topic == group.retry_topic,
+    )
 
 
 def _calls(group: Group, held: ProcessQueue) -> Op[list[tuple[int, Invoke]]]:
@@ -182,7 +186,7 @@ def _request(group: Group, held: ProcessQueue, offset: int, *, is_held: bool) ->
         held.templates = {k: kept for k, kept in held.templates.items() if k[1:] == key[1:]}
         template = PullTemplate(_fields(group, held, offset, is_held=is_held))
         held.templates[key] = template
-    return template.request(offset)
+    return template.request(offset, group.config.pull_batch)
 
 
 def _fields(group: Group, held: ProcessQueue, offset: int, *, is_held: bool) -> dict[str, str]:

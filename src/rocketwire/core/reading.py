@@ -25,7 +25,8 @@ from rocketwire.core.pull import (
     read_queues,
 )
 from rocketwire.errors import BrokerError, RocketMQError, TransportError
-from rocketwire.message import MessageQueue, StoredMessage, epoch_of
+from rocketwire.message import MessageQueue, epoch_of
+from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.command import Reply
 
 _log = logging.getLogger("rocketwire.reader")
@@ -157,7 +158,13 @@ class Reading:
         try:
             if not isinstance(reply, Reply):
                 raise reply
-            fetched = read_pull(reply, cursor.queue, cursor.next, self._tags)
+            fetched = read_pull(
+                reply,
+                cursor.queue,
+                cursor.next,
+                self._tags,
+                namespace=self._instance.config.namespace,
+            )
         except (TransportError, BrokerError) as error:
             self._bear(cursor, error)
             return []

@@ -16,13 +16,14 @@ from typing import Final
 
 from rocketwire.core.effects import Op, invoke, sleep
 from rocketwire.core.group import Group, log
-from rocketwire.core.received import tried_again
 from rocketwire.core.workload import Work
 from rocketwire.errors import ConfigError, ConnectFailedError, RocketMQError
 from rocketwire.hooks import QueueEvent, RetryEvent, call_hooks
-from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.message import MessageQueue
+from rocketwire.stored_message import StoredMessage
 from rocketwire.wire import headers
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
+from rocketwire.wire.lazy_message import tried_again
 
 #: Seconds of the delay levels 1 to 18, as brokers have them unless they are configured otherwise.
 DELAYS: Final = (

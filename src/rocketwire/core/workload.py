@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from rocketwire.core.process_queue import ProcessQueue
-from rocketwire.core.received import weigh
-from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.message import MessageQueue
+from rocketwire.stored_message import StoredMessage
+from rocketwire.wire.lazy_message import weigh
 
 
 class Limits(NamedTuple):

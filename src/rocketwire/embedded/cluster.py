@@ -29,8 +29,8 @@ from rocketwire.embedded.server import check_server
 from rocketwire.embedded.store import StoreSizes
 from rocketwire.embedded.topics import DEAD_LETTER_PREFIX, TopicConfig, name_problem
 from rocketwire.errors import ClientClosedError, ConfigError
-from rocketwire.message import StoredMessage
-from rocketwire.wire.stored_message import iter_records, to_stored_message
+from rocketwire.stored_message import StoredMessage
+from rocketwire.wire.lazy_message import messages_in
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
@@ -378,10 +378,8 @@ class EmbeddedCluster:
                 for offset in range(queue.minimum, queue.maximum):
                     unit = queue.unit(offset)
                     record = broker.store.record_at(unit[0]) if unit is not None else None
-                    found += [
-                        to_stored_message(item, broker=broker.name)
-                        for item in (iter_records(record) if record is not None else ())
-                    ]
+                    if record is not None:
+                        found += messages_in(bytes(record), broker=broker.name)
         return found
 
 

@@ -25,7 +25,7 @@ from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.pull import TagFilter
 from rocketwire.core.send_back import Retry
 from rocketwire.core.workload import Work, Workload
-from rocketwire.message import StoredMessage
+from rocketwire.stored_message import StoredMessage
 
 
 class Member(AsyncConsumer):

@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from rocketwire.embedded import EmbeddedCluster, Journal
     from rocketwire.embedded.clock import ClusterClock
-    from rocketwire.message import StoredMessage
+    from rocketwire.stored_message import StoredMessage
 
 _LONGEST_NAME: Final = 100
 _DEFAULT_BROKERS: Final = 2

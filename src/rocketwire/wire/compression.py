@@ -83,9 +83,20 @@ def decompress(body: bytes, system_flag: int, limit: int) -> bytes:
     whole = unpacker(body, limit)
     if len(whole) > limit:
         raise RemoteProtocolError(
-            f"a compressed body of {len(body)} bytes grows beyond the limit of {limit}"
+            f"too large: a compressed body of {len(body)} bytes grows beyond the limit of {limit}"
         )
     return whole
+
+
+def decompress_or_explain(body: bytes, system_flag: int, limit: int) -> tuple[bytes, str | None]:
+    """The body whole again and None; or the body as it is stored, and why it stays so.
+
+    Whatever a sender wrote, and whatever is installed here, this raises nothing.
+    """
+    try:
+        return decompress(body, system_flag, limit), None
+    except Exception as error:  # noqa: BLE001 - a package may raise anything for odd bytes
+        return body, str(error) or type(error).__name__
 
 
 def _unpack_zlib(body: bytes, limit: int) -> bytes:

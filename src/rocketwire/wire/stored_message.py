@@ -1,64 +1,60 @@
 """The record in which a broker keeps a message, and in which it hands it out.
 
 Pull, query and view replies are such records one after the other; the embedded broker's commit log
-is, too. Decoding is the reader's hot path: fixed fields come out of one precompiled struct, hosts
-out of a small cache, and properties are only parsed when someone asks.
+is, too. Here a record is read as a whole, and everything in it must be right; ``lazy_message``
+makes what users get of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - an exception under struct's own odd name
 from typing import Final
 from zlib import crc32
 
 from rocketwire.errors import LocalProtocolError, RemoteProtocolError
-from rocketwire.message import MessageQueue, StoredMessage, utc_from_ms
 from rocketwire.wire.batch import decode_batch
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.compression import decompress
 from rocketwire.wire.message_id import host_bytes, host_text
 from rocketwire.wire.properties import (
     MAX_PROPERTIES_BYTES,
-    SYSTEM,
-    TRANSIENT_PREFIX,
     Property,
     decode_properties_bytes,
+    number_in,
+)
+from rocketwire.wire.record_layout import (
+    BOTH_V6,
+    HEAD_SIZES,
+    HEAD_V4_SIZE,
+    HEADS,
+    INNER_BATCH,
+    LONGEST_V1_TOPIC,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD,
+    parts_of,
+    picked,
 )
 
 Buffer = bytes | bytearray | memoryview
 
-MAGIC_V1: Final = 0xDAA320A7
-#: Like V1 with two bytes for the topic's length: topics over 127 bytes, since 5.1.
-MAGIC_V2: Final = 0xDAA320AB
-#: The rest of a commit-log file that was too short for the next record.
-MAGIC_BLANK: Final = 0xCBD43194
-
-#: The shortest record: IPv4 hosts, no body, no topic, no properties.
-MIN_RECORD: Final = 91
 #: Bodies are made whole up to this size; brokers refuse messages a fraction of it.
 MAX_BODY: Final = 64 * 1024 * 1024
-
-_BOTH_V6: Final = SystemFlag.BORN_HOST_V6 | SystemFlag.STORE_HOST_V6
-_INNER: Final = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH
-_LONGEST_V1_TOPIC: Final = 127
+#: More messages than any body has room for.
+_FAR_MORE: Final = MAX_BODY
 
 _START: Final = Struct(">iI")
 _SHORT: Final = Struct(">h")
-# The fixed part for each combination of host families, by (system_flag >> 4) & 3.
-_FIXED: Final = tuple(
-    Struct(f">iIIiiqqiq{born}sq{store}siqi") for store in (8, 20) for born in (8, 20)
-)
-_SIZES: Final = tuple(fixed.size for fixed in _FIXED)
 _HOST_V4: Final = Struct(">4si")
 _HOST_V6: Final = Struct(">16si")
 _unpack_start = _START.unpack_from
-_unpack_short = _SHORT.unpack_from
-_unpack_v4 = _FIXED[0].unpack_from
-_V4_SIZE: Final = _SIZES[0]
+_unpack_flag = picked("system_flag").unpack_from
 
 
 @dataclass(slots=True)
@@ -91,6 +87,26 @@ class Record:
         if found is None:
             found = self._properties = decode_properties_bytes(self.properties_raw)
         return found
+
+    def encode(self) -> bytes:
+        """Its bytes again."""
+        return encode_record(
+            topic=self.topic,
+            body=self.body,
+            properties=self.properties_raw,
+            queue_id=self.queue_id,
+            queue_offset=self.queue_offset,
+            physical_offset=self.physical_offset,
+            born_ms=self.born_ms,
+            born_host=self.born_host,
+            store_ms=self.store_ms,
+            store_host=self.store_host,
+            flag=self.flag,
+            system_flag=self.system_flag,
+            reconsume_times=self.reconsume_times,
+            prepared_offset=self.prepared_offset,
+            body_crc=self.body_crc,
+        )
 
     @property
     def offset_message_id(self) -> str:
@@ -149,12 +165,12 @@ def encode_record(  # noqa: PLR0913 - a record has that many fields
     store = pack_host(store_host) if isinstance(store_host, str) else store_host
     name = topic.encode() if isinstance(topic, str) else topic
     hosts = (len(born) == 20) + 2 * (len(store) == 20)
-    system_flag = system_flag & ~_BOTH_V6 | hosts << 4
-    short = len(name) <= _LONGEST_V1_TOPIC
-    size = _SIZES[hosts] + len(body) + (1 if short else 2) + len(name) + 2 + len(properties)
+    system_flag = system_flag & ~BOTH_V6 | hosts << 4
+    short = len(name) <= LONGEST_V1_TOPIC
+    size = HEAD_SIZES[hosts] + len(body) + (1 if short else 2) + len(name) + 2 + len(properties)
     crc = crc32(body) & 0x7FFFFFFF if body_crc is None else body_crc
     try:
-        head = _FIXED[hosts].pack(
+        head = HEADS[hosts].pack(
             size, MAGIC_V1 if short else MAGIC_V2, crc, queue_id, flag, queue_offset,
             physical_offset, system_flag, born_ms, born, store_ms, store, reconsume_times,
             prepared_offset, len(body),
@@ -227,39 +243,24 @@ def _decode(buffer: Buffer, position: int, end: int) -> Record | None:
         raise _broken(position, f"its size is {size}")
     if size > left:
         return None
-    fields = _unpack_v4(buffer, position)
-    body_at = position + _V4_SIZE
-    if hosts := fields[7] >> 4 & 3:
-        if size < MIN_RECORD - _V4_SIZE + _SIZES[hosts]:
-            raise _broken(position, f"its size {size} is too small for IPv6 hosts")
-        fields = _FIXED[hosts].unpack_from(buffer, position)
-        body_at = position + _SIZES[hosts]
-    # From here on every length is checked against the end of the record, before it is used.
-    stop = position + size
-    width = 1 if magic == MAGIC_V1 else 2
-    topic_at = body_at + fields[14] + width
-    if fields[14] < 0 or topic_at + 2 > stop:
-        raise _broken(position, f"its body length is {fields[14]} in a record of {size} bytes")
-    topic_end = topic_at + _topic_length(buffer, topic_at, width)
-    if not topic_at <= topic_end <= stop - 2:
-        raise _broken(position, f"its topic length is {topic_end - topic_at}")
-    (length,) = _unpack_short(buffer, topic_end)
-    if topic_end + 2 + length != stop or length < 0:
-        raise _broken(position, f"its properties length {length} does not reach its end")
+    parts = parts_of(buffer, position, size)
+    if parts is None:
+        raise _broken(position, _disagreement(buffer, position, size))
+    fields = HEADS[_unpack_flag(buffer, position)[0] >> 4 & 3].unpack_from(buffer, position)
     return Record(
         size, magic, fields[2], fields[3], fields[4], fields[5], fields[6], fields[7], fields[8],
         unpack_host(fields[9]), fields[10], unpack_host(fields[11]), fields[12], fields[13],
-        bytes(buffer[body_at : topic_at - width]),
-        str(buffer[topic_at:topic_end], "utf-8", "replace"),
-        bytes(buffer[topic_end + 2 : stop]),
+        bytes(buffer[parts.body : parts.body_end]),
+        str(buffer[parts.topic : parts.topic_end], "utf-8", "replace"),
+        bytes(buffer[parts.properties : position + size]),
     )  # fmt: skip
 
 
-def _topic_length(buffer: Buffer, topic_at: int, width: int) -> int:
-    if width == 1:
-        return buffer[topic_at - 1]
-    length: int = _unpack_short(buffer, topic_at - 2)[0]
-    return length
+def _disagreement(buffer: Buffer, position: int, size: int) -> str:
+    hosts = _unpack_flag(buffer, position)[0] >> 4 & 3
+    if size < MIN_RECORD - HEAD_V4_SIZE + HEAD_SIZES[hosts]:
+        return f"its size {size} is too small for IPv6 hosts"
+    return f"the lengths of its body, topic and properties do not make up its size {size}"
 
 
 def _blank(size: int, left: int, position: int) -> Record | None:
@@ -274,17 +275,33 @@ def _broken(position: int, why: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"stored record at byte {position} is broken: {why}")
 
 
-def unwrap_inner_batch(record: Record, *, limit: int = MAX_BODY) -> list[Record]:
+def unwrap_inner_batch(
+    record: Record, *, end: int = 2**63 - 1, limit: int = MAX_BODY
+) -> list[Record]:
     """The messages in a record that holds a whole batch; the record itself when it does not.
 
     Offsets count from the property INNER_BASE, or from the record's own. How many there are is told
     by the body, not by INNER_NUM, which could only agree or be wrong.
+
+    Args:
+        record: what was stored. Anybody may send a message with the flags of a batch.
+        end: where the offsets end that it may take: those behind it belong to others.
+        limit: the largest body to make whole again.
+
+    Raises:
+        ProtocolError: its body is no batch, or one with more messages than it has offsets.
     """
-    if record.system_flag & _INNER != _INNER:
+    if record.system_flag & INNER_BATCH != INNER_BATCH:
         return [record]
-    base = _number(record.properties.get(Property.INNER_BASE), record.queue_offset)
     body = decompress(record.body, record.system_flag, limit)
-    system_flag = record.system_flag & ~(_INNER | SystemFlag.COMPRESSED)
+    most = end - record.queue_offset
+    items = list(islice(decode_batch(body), min(most + 1, _FAR_MORE)))
+    if not 0 < len(items) <= most:
+        raise RemoteProtocolError(f"{len(items)} messages are in a batch that has {most} offsets")
+    base = number_in(record.properties.get(Property.INNER_BASE), record.queue_offset)
+    if not record.queue_offset <= base <= end - len(items):
+        base = record.queue_offset
+    system_flag = record.system_flag & ~(INNER_BATCH | SystemFlag.COMPRESSED)
     return [
         Record(
             record.size, record.magic, crc32(item.body) & 0x7FFFFFFF, record.queue_id, item.flag,
@@ -292,85 +309,5 @@ def unwrap_inner_batch(record: Record, *, limit: int = MAX_BODY) -> list[Record]
             record.store_ms, record.store_host, record.reconsume_times, record.prepared_offset,
             item.body, record.topic, item.properties_raw,
         )
-        for index, item in enumerate(decode_batch(body))
+        for index, item in enumerate(items)
     ]  # fmt: skip
-
-
-def to_stored_message(
-    record: Record, *, broker: str, offset_delta: int = 0, limit: int = MAX_BODY
-) -> StoredMessage:
-    """What a user gets for a record: own properties only, the body whole again.
-
-    System properties that make no sense are taken as absent: a message must be readable whoever
-    wrote it.
-
-    Args:
-        record: what was stored.
-        broker: the name of the broker that gave it.
-        offset_delta: added to the offset, as a pull's reply may ask.
-        limit: the largest body to make whole again.
-
-    Raises:
-        RemoteProtocolError: the body can't be made whole, or a time is beyond any calendar.
-    """
-    properties = record.properties
-    offset_id = record.offset_message_id
-    unique_id = properties.get(Property.UNIQ_KEY)
-    try:
-        born_at, stored_at = utc_from_ms(record.born_ms), utc_from_ms(record.store_ms)
-    except (OverflowError, ValueError, OSError):
-        raise RemoteProtocolError(
-            f"a message of {record.topic!r} has impossible times: born {record.born_ms} ms, "
-            f"stored {record.store_ms} ms"
-        ) from None
-    return StoredMessage(
-        topic=record.topic,
-        body=decompress(record.body, record.system_flag, limit),
-        tags=properties.get(Property.TAGS),
-        keys=properties.get(Property.KEYS),
-        properties={
-            name: value
-            for name, value in properties.items()
-            if name not in SYSTEM and not name.startswith(TRANSIENT_PREFIX)
-        },
-        sharding_key=properties.get(Property.SHARDING_KEY),
-        delay_level=_number(properties.get(Property.DELAY), 0),
-        deliver_at=_deliver_at(properties),
-        flag=record.flag,
-        wait_store_ok=properties.get(Property.WAIT) != "false",
-        queue=MessageQueue(record.topic, broker, record.queue_id),
-        offset=record.queue_offset + offset_delta,
-        message_id=unique_id or offset_id,
-        offset_message_id=offset_id,
-        born_at=born_at,
-        stored_at=stored_at,
-        born_host=record.born_host,
-        store_host=record.store_host,
-        reconsume_times=record.reconsume_times,
-        commit_log_offset=record.physical_offset,
-        transaction_id=_transaction_id(properties, unique_id),
-    )
-
-
-def _deliver_at(properties: Mapping[str, str]) -> float | None:
-    """When a timer was to deliver it: as asked, or as the broker worked it out."""
-    for name in (Property.TIMER_DELIVER_MS, Property.TIMER_OUT_MS):
-        if (moment := _number(properties.get(name), -1)) >= 0:
-            return moment / 1000
-    return None
-
-
-def _transaction_id(properties: Mapping[str, str], unique_id: str | None) -> str | None:
-    if properties.get(Property.TRAN_MSG) == "true" and unique_id:
-        return unique_id
-    return properties.get(Property.TRANSACTION_ID)
-
-
-def _number(text: str | None, default: int) -> int:
-    """A number in a property; at most as many digits as an int64 has."""
-    if text is None or len(text) > 20:
-        return default
-    try:
-        return int(text)
-    except ValueError:
-        return default

@@ -18,10 +18,10 @@ from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.codes import SystemFlag
+from rocketwire.wire.lazy_message import to_stored_message
 from rocketwire.wire.stored_message import (
     encode_record,
     iter_records,
-    to_stored_message,
     unwrap_inner_batch,
 )
 

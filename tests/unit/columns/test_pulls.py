@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketwire.columns.pulls import Bundle, PullTemplate, next_offset_of
+from rocketwire.columns.pulls import Bundle, QueuePulls
 from rocketwire.config import Credentials, ReaderConfig
 from rocketwire.core.instance import Instance
 from rocketwire.core.pull import ALL, pull_request, tag_filter
@@ -11,6 +11,7 @@ from rocketwire.message import MessageQueue
 from rocketwire.surroundings import surroundings
 from rocketwire.wire.command import BINARY, JSON, RESPONSE, Command, decode_command, reply_from
 from rocketwire.wire.framing import FrameBuffer
+from rocketwire.wire.pull_request import next_offset_of
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 SETTINGS = [
@@ -32,13 +33,13 @@ def instance(**settings):
 @pytest.mark.parametrize(("offset", "count"), [(0, 1), (123456789012345678, 1024)])
 def test_a_template_makes_the_same_request_as_the_client(settings, tags, offset, count):
     own = instance(**settings)
-    made = PullTemplate(own, QUEUE, "group", tags).frame(77, offset, count)
+    made = QueuePulls(own, QUEUE, "group", tags).frame(77, offset, count)
     plain = pull_request(own, QUEUE, offset, group="group", max_messages=count, tags=tags)
     assert decode_command(made[4:]) == decode_command(plain.head(77)[4:])
 
 
 def test_a_bundle_is_its_requests_one_after_the_other():
-    template = PullTemplate(instance(), QUEUE, "group", ALL)
+    template = QueuePulls(instance(), QUEUE, "group", ALL)
     frames = [template.frame(number, number * 32, 32) for number in range(5)]
     seen = [decode_command(frame) for frame in FrameBuffer().feed(Bundle(frames).head(1))]
     assert [command.opaque for command in seen] == list(range(5))

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from rocketwire.columns.walk import PullBody, find_in_texts, find_records
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
-from rocketwire.wire.stored_message import MAGIC_V1, encode_record
+from rocketwire.wire.record_layout import MAGIC_V1
+from rocketwire.wire.stored_message import encode_record
 
 QUEUE = MessageQueue("t", "b", 0)
 #: Looks like the beginning of a record in the middle of a message.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.core.group_world import GroupWorld
-from tests.unit.core.test_received import pulled, receive_all, record
+from tests.unit.wire.test_lazy_message import pulled, receive_all, record
 
 from rocketwire.core.consume_trace import SUCCESS, ConsumeTracer
-from rocketwire.core.received import tried_again
-from rocketwire.message import StoredMessage
+from rocketwire.stored_message import StoredMessage
+from rocketwire.wire.lazy_message import tried_again
 from rocketwire.wire.trace_record import SubBeforeRecord, decode_trace
 
 

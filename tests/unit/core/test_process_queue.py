@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from rocketwire.core.bell import Bell
 from rocketwire.core.process_queue import ProcessQueue
-from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.message import MessageQueue
+from rocketwire.stored_message import StoredMessage
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,10 +9,10 @@ from tests.unit.core.test_process_queue import message
 
 from rocketwire.core.bell import Bell
 from rocketwire.core.process_queue import ProcessQueue
-from rocketwire.core.received import tried_again
 from rocketwire.core.workload import SLICE, Limits, Work, Workload
 from rocketwire.message import MessageQueue
 from rocketwire.testing.virtual_clock import VirtualClock
+from rocketwire.wire.lazy_message import tried_again
 
 
 class Bench:

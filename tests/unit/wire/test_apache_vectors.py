@@ -16,13 +16,13 @@ from rocketwire.message import MessageQueue
 from rocketwire.wire.client_bodies import decode_topic_stats
 from rocketwire.wire.command import Reply
 from rocketwire.wire.headers import decode_offset, decode_pull_reply, decode_send_reply
+from rocketwire.wire.lazy_message import to_stored_message
 from rocketwire.wire.message_id import decode_offset_message_id
 from rocketwire.wire.route import decode_cluster_info, decode_route, publish_queues
 from rocketwire.wire.stored_message import (
     decode_record,
     encode_record,
     iter_records,
-    to_stored_message,
 )
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "apache"

@@ -28,6 +28,7 @@ from rocketwire.wire.java_hash import (
     java_short,
     java_string_hash,
 )
+from rocketwire.wire.lazy_message import to_stored_message
 from rocketwire.wire.message_id import decode_offset_message_id, host_bytes, offset_message_id
 from rocketwire.wire.properties import decode_properties_bytes, encode_properties_bytes
 from rocketwire.wire.route import (
@@ -39,7 +40,7 @@ from rocketwire.wire.route import (
     static_owners,
     subscribe_queues,
 )
-from rocketwire.wire.stored_message import decode_record, encode_record, to_stored_message
+from rocketwire.wire.stored_message import decode_record, encode_record
 from rocketwire.wire.trace_record import (
     EndTransactionRecord,
     PubRecord,

@@ -27,7 +27,7 @@ def _fields(offset: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("offset", [0, 7, 10**9, 2**63 - 1])
 def test_a_request_from_a_template_is_the_request_written_field_by_field(offset):
-    request = PullTemplate(_fields(12345)).request(offset)
+    request = PullTemplate(_fields(12345)).request(offset, 32)
     decoded = decode_command((request.head(77) + request.body)[4:])
     expected = Command(RequestCode.PULL_MESSAGE, _fields(offset), opaque=77)
     assert decoded == expected
@@ -37,6 +37,6 @@ def test_a_request_from_a_template_is_the_request_written_field_by_field(offset)
 
 
 def test_the_head_carries_the_opaque_number_and_the_flag_of_its_connection():
-    request = PullTemplate(_fields(0)).request(5)
+    request = PullTemplate(_fields(0)).request(5, 7)
     decoded = decode_command(request.head(2, ONEWAY)[4:])
     assert (decoded.opaque, decoded.flag) == (2, ONEWAY)

@@ -1,0 +1,133 @@
+"""Messages that were read back, whose fields are read when they are asked for.
+
+How they are read out of a broker's bytes is ``wire``'s business; here is what users hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final
+
+from rocketwire.message import Message, MessageQueue
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredMessage:
+    """A message that was read back.
+
+    One that a broker gave keeps the bytes that came, and reads a field when it is first asked for.
+    No field raises, whatever was stored: a ``body`` that can't be decoded (damaged, compressed in
+    a way that is not known or installed here, larger than 64 MiB) is given as it is stored, and
+    ``undecodable`` says why; times beyond the calendar are its first or last days.
+    """
+
+    #: What reads it, where its record begins there, and how many bytes that takes: in one slot,
+    #: because filling slots is half of what a message costs that nobody looks at. Fields that were
+    #: read are in ``__dict__``, where Python finds them before the descriptors that read them.
+    __slots__ = ("__dict__", "_record", "offset")
+    _record: ClassVar[tuple[Any, int, int]]  # a slot of each message, and not one of its fields
+
+    topic: str
+    body: bytes
+    tags: str | None
+    keys: str | None
+    properties: Mapping[str, str]
+    sharding_key: str | None
+    delay_level: int
+    deliver_at: float | None
+    flag: int
+    wait_store_ok: bool
+    queue: MessageQueue
+    offset: int
+    message_id: str
+    offset_message_id: str
+    born_at: datetime
+    stored_at: datetime
+    born_host: str
+    store_host: str
+    reconsume_times: int
+    commit_log_offset: int
+    transaction_id: str | None = None
+    undecodable: str | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.queue, self.offset, self.message_id))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_stored, (type(self), {name: getattr(self, name) for name in STORED_FIELDS})
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text."""
+        return self.body.decode()
+
+    def replace(self, **changes: Any) -> StoredMessage:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def to_message(self, topic: str | None = None) -> Message:
+        """The message as it could be sent again: what only brokers set is dropped.
+
+        Its delay is dropped, too: that is over. A body that could not be decoded goes as it is.
+
+        Args:
+            topic: where to; by default where it came from.
+        """
+        return Message(
+            self.topic if topic is None else topic,
+            self.body,
+            tags=self.tags,
+            keys=self.keys,
+            properties=self.properties,
+            sharding_key=self.sharding_key,
+            flag=self.flag,
+            wait_store_ok=self.wait_store_ok,
+        )
+
+
+STORED_FIELDS: Final = tuple(spec.name for spec in dataclasses.fields(StoredMessage))
+
+
+def _make_stored(kind: type[StoredMessage], fields: dict[str, Any]) -> StoredMessage:
+    return kind(**fields)
+
+
+class _Unread:
+    """A field of a stored message that nobody has asked for yet.
+
+    What it reads is kept in the message's ``__dict__``, and so comes before it from then on.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, message: Any, owner: type | None = None) -> Any:
+        if message is None:
+            return self
+        source, position, size = message._record  # noqa: SLF001 - they are one thing
+        return source.readers[self._name](source, message, position, size)
+
+
+for _name in STORED_FIELDS:
+    if _name != "offset":
+        setattr(StoredMessage, _name, _Unread(_name))
+
+
+#: The first and the last moment that every time zone can show, in milliseconds.
+_FIRST_MS: Final = -62_135_510_400_000  # 0001-01-02
+_LAST_MS: Final = 253_402_128_000_000  # 9999-12-30
+
+
+def clamp_ms(milliseconds: int) -> int:
+    """The nearest milliseconds that a calendar has, of any 64 bits that a sender wrote."""
+    return min(max(milliseconds, _FIRST_MS), _LAST_MS)
+
+
+def utc_from_ms(milliseconds: int) -> datetime:
+    """A moment as RocketMQ writes it, as an aware datetime; the nearest that a calendar has."""
+    return datetime.fromtimestamp(clamp_ms(milliseconds) / 1000, UTC)

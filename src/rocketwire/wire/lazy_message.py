@@ -1,0 +1,224 @@
+"""Stored messages over the bytes that a broker gave: each field is read when it is first asked for.
+
+A consumer that is far behind gets tens of thousands of messages a second, and reading a record with
+all its properties, times and hosts costs several times as much as everything else that happens to
+it. So an answer is only cut into records; what is in them waits.
+
+Nothing here raises for what a sender wrote, be it as odd as it may: a message that stopped its
+reader would stop the queue for ever. What can't be decoded is handed over as it is stored, and
+``undecodable`` says why.
+"""
+
+# ruff: noqa: SLF001 - a message and what reads it are one thing in two rooms
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Any, Final, NamedTuple, cast
+
+from rocketwire.errors import ProtocolError, RemoteProtocolError
+from rocketwire.stored_message import StoredMessage
+from rocketwire.wire.codes import SystemFlag
+from rocketwire.wire.message_fields import Source, all_properties
+from rocketwire.wire.record_layout import (
+    BOTH_V6,
+    INNER_BATCH,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD,
+    picked,
+)
+from rocketwire.wire.stored_message import (
+    MAX_BODY,
+    Record,
+    decode_record,
+    unwrap_inner_batch,
+)
+
+_unpack_start = picked("size", "magic", "queue_offset", "system_flag").unpack_from
+_unpack_body = picked("system_flag", "body_length").unpack_from
+_unpack_lengths = picked("magic", "system_flag", "body_length").unpack_from
+_unpack_int = Struct(">i").unpack_from
+_unpack_long = Struct(">q").unpack_from
+#: A body with none of these lies in the record as it is, at its usual place.
+_NOT_PLAIN: Final = SystemFlag.COMPRESSED | BOTH_V6 | INNER_BATCH
+_MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
+_FAR: Final = 2**63 - 1
+
+# The slots' own setters: a frozen class refuses everything else, and they cost half of setattr.
+_new = StoredMessage.__new__
+_set_record = cast("Any", StoredMessage).__dict__["_record"].__set__
+_set_offset = cast("Any", StoredMessage).__dict__["offset"].__set__
+
+_log = logging.getLogger("rocketwire.reader")
+
+
+class Cut(NamedTuple):
+    """What an answer holds: its messages, and the offset to go on at if it is not its own."""
+
+    messages: list[StoredMessage]
+    go_on_at: int | None
+
+
+def cut(source: Source, next_offset: int = _FAR) -> Cut:
+    """The messages of an answer, unread.
+
+    Args:
+        source: the answer's body.
+        next_offset: where the answer says that the next one begins.
+
+    Raises:
+        RemoteProtocolError: something there is not a record, or not even the first one is whole.
+    """
+    data, delta = source.data, source.delta
+    position, end = 0, len(data)
+    last = end - MIN_RECORD
+    messages: list[StoredMessage] = []
+    flags = 0
+    while position <= last:
+        size, magic, place, flag = _unpack_start(data, position)
+        if size < MIN_RECORD or magic not in _MAGICS:
+            break
+        message = _new(StoredMessage)
+        _set_offset(message, place + delta)
+        _set_record(message, (source, position, size))
+        messages.append(message)
+        flags |= flag
+        position += size
+    go_on_at = None
+    if position != end:
+        if position > end:
+            messages.pop()
+        else:
+            _check_tail(data, position)
+        if not messages:
+            raise RemoteProtocolError(
+                f"an answer of {end} bytes ends within its first stored record"
+            )
+        go_on_at = next_offset = messages[-1].offset + 1
+    if flags & INNER_BATCH == INNER_BATCH:  # some have these flags, if not one has both
+        messages, stopped = _unwrap_all(messages, next_offset)
+        go_on_at = go_on_at if stopped is None else stopped
+    return Cut(messages, go_on_at)
+
+
+def _check_tail(data: bytes, position: int) -> None:
+    """Refuse what is no record; one that is cut off, or a file's blank end, is none of that."""
+    if len(data) - position < 8:
+        return
+    size, magic = _unpack_int(data, position)[0], _unpack_int(data, position + 4)[0] & 0xFFFFFFFF
+    if magic == MAGIC_BLANK and size >= 8:
+        return
+    if magic not in _MAGICS or size < MIN_RECORD:
+        decode_record(data, position)
+
+
+def _unwrap_all(
+    messages: Sequence[StoredMessage], next_offset: int
+) -> tuple[list[StoredMessage], int | None]:
+    """Messages in place of the batches among them; what claims to be one and is none stays.
+
+    All batches of an answer together become no more than one body may: from the one that is too
+    much on the answer is left, and asked for again.
+    """
+    found: list[StoredMessage] = []
+    left = MAX_BODY
+    ends = [message.offset for message in messages[1:]] + [next_offset]
+    for message, end in zip(messages, ends, strict=True):
+        inner = _unwrap(message, end)
+        if inner is None:
+            found.append(message)
+            continue
+        size = weigh(inner)
+        if size > left and found:
+            return found, message.offset
+        left -= size
+        found += inner
+    return found, None
+
+
+def _unwrap(message: StoredMessage, end: int) -> list[StoredMessage] | None:
+    """The messages of a batch; None if the record holds none."""
+    source, position, _ = message._record
+    flag, _ = _unpack_body(source.data, position)
+    if flag & INNER_BATCH != INNER_BATCH:
+        return None
+    try:
+        record, _ = decode_record(source.data, position)
+        records = unwrap_inner_batch(record, end=end - source.delta)
+    except ProtocolError:
+        return None
+    return cut(source.over(b"".join([item.encode() for item in records]))).messages
+
+
+def messages_in(data: bytes, *, broker: str) -> list[StoredMessage]:
+    """The messages of an answer to a look-up: each names its own queue.
+
+    Raises:
+        RemoteProtocolError: something there is not a record.
+    """
+    return cut(Source(data, broker=broker)).messages
+
+
+def to_stored_message(
+    record: Record, *, broker: str, offset_delta: int = 0, limit: int = MAX_BODY
+) -> StoredMessage:
+    """What a user gets for a record: own properties only, the body whole again.
+
+    Args:
+        record: what was stored.
+        broker: the name of the broker that gave it.
+        offset_delta: added to the offset, as a pull's reply may ask.
+        limit: the largest body to make whole again.
+    """
+    data = record.encode()
+    message = _new(StoredMessage)
+    _set_offset(message, record.queue_offset + offset_delta)
+    _set_record(
+        message, (Source(data, broker=broker, delta=offset_delta, limit=limit), 0, len(data))
+    )
+    return message
+
+
+# -- what consumers ask ------------------------------------------------------------------------
+
+
+def weigh(messages: Sequence[StoredMessage]) -> int:
+    """Bytes that messages take as they are stored, about: without looking into them."""
+    try:
+        return sum([m._record[2] for m in messages])
+    except AttributeError:  # some were not read from a broker
+        return sum([m._record[2] if hasattr(m, "_record") else len(m.body) for m in messages])
+
+
+def grown_by(messages: Iterable[StoredMessage]) -> int:
+    """Bytes that messages take beyond those, because their bodies were decompressed."""
+    grown = 0
+    for message in messages:
+        body = message.__dict__.get("body")
+        if body is not None and hasattr(message, "_record"):
+            grown += max(0, len(body) - message._record[2])
+    return grown
+
+
+def tried_again(message: StoredMessage) -> StoredMessage:
+    """The same message, counted as tried once more, and its body forgotten."""
+    times = message.reconsume_times + 1
+    if not hasattr(message, "_record"):
+        return message.replace(reconsume_times=times)
+    again = _new(type(message))
+    _set_offset(again, message.offset)
+    _set_record(again, message._record)
+    again.__dict__["reconsume_times"] = times
+    return again
+
+
+def broker_property(message: StoredMessage, name: str) -> str | None:
+    """What a broker noted in a stored message; None where that is not known any more."""
+    if not hasattr(message, "_record"):
+        return None
+    source, position, size = message._record
+    return all_properties(source, message, position, size).get(name)

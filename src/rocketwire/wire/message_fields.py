@@ -1,0 +1,335 @@
+"""What each field of a stored message is, read out of the record's bytes.
+
+Nothing here raises for what a sender wrote, be it as odd as it may: a message that stopped its
+reader would stop the queue for ever. What can't be decoded is handed over as it is stored, and
+``undecodable`` says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Final, cast
+
+from rocketwire.message import MessageQueue
+from rocketwire.stored_message import StoredMessage, utc_from_ms
+from rocketwire.wire.codes import SystemFlag
+from rocketwire.wire.compression import decompress_or_explain
+from rocketwire.wire.properties import (
+    Property,
+    decode_properties_bytes,
+    number_in,
+)
+from rocketwire.wire.property_shapes import Shapes, own_of, shapes_of
+from rocketwire.wire.record_layout import (
+    BOTH_V6,
+    HEAD_SIZES,
+    HEAD_V4_SIZE,
+    HEADS,
+    INNER_BATCH,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD,
+    OFFSETS,
+    parts_of,
+    picked,
+)
+from rocketwire.wire.stored_message import (
+    MAX_BODY,
+    unpack_host,
+)
+
+_unpack_start = picked("size", "magic", "queue_offset", "system_flag").unpack_from
+_unpack_body = picked("system_flag", "body_length").unpack_from
+_unpack_lengths = picked("magic", "system_flag", "body_length").unpack_from
+_unpack_int = Struct(">i").unpack_from
+_unpack_long = Struct(">q").unpack_from
+#: A body with none of these lies in the record as it is, at its usual place.
+_NOT_PLAIN: Final = SystemFlag.COMPRESSED | BOTH_V6 | INNER_BATCH
+_MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
+_FAR: Final = 2**63 - 1
+
+# The slots' own setters: a frozen class refuses everything else, and they cost half of setattr.
+_new = StoredMessage.__new__
+_set_record = cast("Any", StoredMessage).__dict__["_record"].__set__
+_set_offset = cast("Any", StoredMessage).__dict__["offset"].__set__
+
+_log = logging.getLogger("rocketwire.reader")
+
+Reader = Callable[["Source", StoredMessage, int, int], Any]
+
+
+class Source:
+    """Bytes that hold records, and what those have in common.
+
+    Args:
+        data: the records.
+        queue: the queue that was asked; None where each record tells its own.
+        broker: who gave them, where there is no queue.
+        delta: what is added to stored offsets.
+        shown: makes the name that users know out of a topic's; None leaves it.
+        is_retry: whether the records are in a retry topic and tell the topic that they came from.
+        limit: the largest body that is made whole.
+    """
+
+    __slots__ = ("broker", "data", "delta", "is_retry", "limit", "queue", "shapes", "shown")
+
+    #: Set below, once there are functions to name.
+    readers: dict[str, Reader]
+
+    def __init__(
+        self,
+        data: bytes,
+        queue: MessageQueue | None = None,
+        broker: str = "",
+        delta: int = 0,
+        shown: Callable[[str], str] | None = None,
+        is_retry: bool = False,  # noqa: FBT001, FBT002
+        limit: int = MAX_BODY,
+    ) -> None:
+        self.data = data
+        self.queue = queue
+        self.broker = broker
+        self.delta = delta
+        self.shown = shown
+        self.is_retry = is_retry
+        self.limit = limit
+        self.shapes: Shapes | None = None
+
+    def over(self, data: bytes) -> Source:
+        """The same over other bytes."""
+        return Source(
+            data, self.queue, self.broker, self.delta, self.shown, self.is_retry, self.limit
+        )
+
+
+def _body(source: Source, message: StoredMessage, position: int, size: int) -> bytes:
+    flag, length = _unpack_body(source.data, position)
+    if flag & _NOT_PLAIN or not 0 <= length <= size - MIN_RECORD:
+        return _odd_body(source, message, position, size)[0]
+    start = position + HEAD_V4_SIZE
+    body = source.data[start : start + length]
+    message.__dict__["body"] = body
+    return body
+
+
+def _undecodable(source: Source, message: StoredMessage, position: int, size: int) -> str | None:
+    flag, _ = _unpack_body(source.data, position)
+    if not flag & (SystemFlag.COMPRESSED | INNER_BATCH) and parts_of(source.data, position, size):
+        message.__dict__["undecodable"] = None
+        return None
+    return _odd_body(source, message, position, size)[1]
+
+
+def _odd_body(
+    source: Source, message: StoredMessage, position: int, size: int
+) -> tuple[bytes, str | None]:
+    """The body of a record that is compressed, or broken, or has IPv6 hosts; and what is wrong."""
+    stored, flag, whole = _stored_body(source.data, position, size)
+    body, why = stored, None
+    if flag & INNER_BATCH == INNER_BATCH:
+        why = "it is marked as a batch of messages and is none"
+    elif flag & SystemFlag.COMPRESSED:
+        body, why = decompress_or_explain(stored, flag, source.limit)
+    if not whole:
+        why = why or "the lengths within its record do not agree"
+    if why is not None:
+        where = source.queue or source.broker
+        _log.warning(
+            "%s, offset %d: the body is given as it is stored: %s", where, message.offset, why
+        )
+    message.__dict__["body"] = body
+    message.__dict__["undecodable"] = why
+    return body, why
+
+
+def _stored_body(data: bytes, position: int, size: int) -> tuple[bytes, int, bool]:
+    """A body as it is stored, its flags, and whether the record is sound.
+
+    Of a record that is not, what its length says, or all that follows the fixed fields.
+    """
+    parts = parts_of(data, position, size)
+    flag, _ = _unpack_body(data, position)
+    if parts is not None:
+        return data[parts.body : parts.body_end], flag, True
+    stop = position + size
+    start = min(position + HEAD_SIZES[flag >> 4 & 3], stop)
+    (length,) = _unpack_int(data, start - 4)
+    end = start + length if 0 <= length <= stop - start - 3 else stop
+    return data[start:end], flag, False
+
+
+def _split(source: Source, message: StoredMessage, position: int, size: int) -> dict[str, Any]:
+    """Take the properties apart, once for all fields that come from them; the fields so far."""
+    data, stop = source.data, position + size
+    magic, flag, length = _unpack_lengths(data, position)
+    fields: dict[str, Any] = message.__dict__
+    start = 0
+    if magic == MAGIC_V1 and not flag & BOTH_V6 and 0 <= length <= size - MIN_RECORD:
+        body_at = position + HEAD_V4_SIZE
+        body_end = body_at + length
+        start = body_end + 3 + data[body_end]
+        if start > stop or data[start - 2] << 8 | data[start - 1] != stop - start:
+            start = 0
+        if not flag & _NOT_PLAIN:
+            # Nearly every handler looks at the body, too, and by itself it costs twice as much.
+            fields["body"] = data[body_at:body_end]
+    if not start:
+        parts = parts_of(data, position, size)
+        start = stop if parts is None else parts.properties
+    raw = data[start:stop]
+    shapes = source.shapes
+    if shapes is None:
+        shapes = source.shapes = shapes_of("" if source.queue is None else source.queue.topic)
+    shape = shapes.shape
+    found = None if shape is None else shape.match(raw.decode("utf-8", "replace"))
+    if shape is None or found is None:
+        everything = fields["_all"] = shapes.split(raw)
+        fields["tags"] = everything.get(Property.TAGS)
+        fields["keys"] = everything.get(Property.KEYS)
+        fields["properties"] = own_of(everything)
+        return fields
+    values = found.groups()
+    fields["tags"] = values[shape.tags] if shape.tags >= 0 else None
+    fields["keys"] = values[shape.keys] if shape.keys >= 0 else None
+    fields["properties"] = dict(zip(shape.own, shape.pick(values)))  # noqa: B905 - as many
+    return fields
+
+
+def _tags(source: Source, message: StoredMessage, position: int, size: int) -> Any:
+    return _split(source, message, position, size)["tags"]
+
+
+def _keys(source: Source, message: StoredMessage, position: int, size: int) -> Any:
+    return _split(source, message, position, size)["keys"]
+
+
+def _properties(source: Source, message: StoredMessage, position: int, size: int) -> Any:
+    return _split(source, message, position, size)["properties"]
+
+
+def all_properties(
+    source: Source, message: StoredMessage, position: int, size: int
+) -> dict[str, str]:
+    """All properties, the user's and RocketMQ's."""
+    try:
+        return cast("dict[str, str]", message.__dict__["_all"])
+    except KeyError:
+        parts = parts_of(source.data, position, size)
+        raw = b"" if parts is None else source.data[parts.properties : position + size]
+        found = decode_properties_bytes(raw)
+        message.__dict__["_all"] = found
+        return found
+
+
+def _from_properties(name: str, make: Callable[[dict[str, str]], Any]) -> Reader:
+    def read(source: Source, message: StoredMessage, position: int, size: int) -> Any:
+        value = make(all_properties(source, message, position, size))
+        message.__dict__[name] = value
+        return value
+
+    return read
+
+
+def _deliver_at(properties: dict[str, str]) -> float | None:
+    """When a timer was to deliver it: as asked, or as the broker worked it out."""
+    for name in (Property.TIMER_DELIVER_MS, Property.TIMER_OUT_MS):
+        if (moment := number_in(properties.get(name), -1)) >= 0:
+            return moment / 1000
+    return None
+
+
+def _transaction_id(properties: dict[str, str]) -> str | None:
+    unique_id = properties.get(Property.UNIQ_KEY)
+    if properties.get(Property.TRAN_MSG) == "true" and unique_id:
+        return unique_id
+    return properties.get(Property.TRANSACTION_ID)
+
+
+def _message_id(source: Source, message: StoredMessage, position: int, size: int) -> str:
+    found = all_properties(source, message, position, size).get(Property.UNIQ_KEY)
+    value = found or message.offset_message_id
+    message.__dict__["message_id"] = value
+    return value
+
+
+def _topic(source: Source, message: StoredMessage, position: int, size: int) -> str:
+    parts = parts_of(source.data, position, size)
+    name = "" if source.queue is None else source.queue.topic
+    if parts is not None:
+        name = str(source.data[parts.topic : parts.topic_end], "utf-8", "replace")
+    if source.is_retry:
+        name = all_properties(source, message, position, size).get(Property.RETRY_TOPIC) or name
+    if source.shown is not None:
+        name = source.shown(name)
+    message.__dict__["topic"] = name
+    return name
+
+
+def _queue(source: Source, message: StoredMessage, position: int, _: int) -> MessageQueue:
+    queue = source.queue
+    if queue is None:
+        (number,) = _unpack_int(source.data, position + OFFSETS["queue_id"])
+        queue = MessageQueue(message.topic, source.broker, number)
+    message.__dict__["queue"] = queue
+    return queue
+
+
+def _from_head(name: str, field: str, make: Callable[[Any], Any] | None = None) -> Reader:
+    """A reader of one fixed field, wherever the families of hosts put it."""
+    unpack, place = picked(field).unpack_from, list(OFFSETS).index(field)
+    is_early = OFFSETS[field] <= OFFSETS["born_host"] and field != "born_host"
+
+    def read(source: Source, message: StoredMessage, position: int, size: int) -> Any:
+        (value,) = unpack(source.data, position)
+        if not is_early:
+            hosts = _hosts(source.data, position, size)
+            if hosts:
+                value = HEADS[hosts].unpack_from(source.data, position)[place]
+        if make is not None:
+            value = make(value)
+        message.__dict__[name] = value
+        return value
+
+    return read
+
+
+def _hosts(data: bytes, position: int, size: int) -> int:
+    """Which hosts are IPv6, as far as the record has room for them."""
+    hosts: int = _unpack_body(data, position)[0] >> 4 & 3
+    return hosts if size >= HEAD_SIZES[hosts] else 0
+
+
+def _offset_message_id(source: Source, message: StoredMessage, position: int, size: int) -> str:
+    data = source.data
+    fields = HEADS[_hosts(data, position, size)].unpack_from(data, position)
+    place: int = fields[6]
+    value = str((fields[11] + place.to_bytes(8, "big", signed=True)).hex().upper())
+    message.__dict__["offset_message_id"] = value
+    return value
+
+
+Source.readers = {
+    "topic": _topic,
+    "body": _body,
+    "tags": _tags,
+    "keys": _keys,
+    "properties": _properties,
+    "sharding_key": _from_properties("sharding_key", lambda p: p.get(Property.SHARDING_KEY)),
+    "delay_level": _from_properties("delay_level", lambda p: number_in(p.get(Property.DELAY), 0)),
+    "deliver_at": _from_properties("deliver_at", _deliver_at),
+    "flag": _from_head("flag", "flag"),
+    "wait_store_ok": _from_properties("wait_store_ok", lambda p: p.get(Property.WAIT) != "false"),
+    "queue": _queue,
+    "message_id": _message_id,
+    "offset_message_id": _offset_message_id,
+    "born_at": _from_head("born_at", "born_ms", utc_from_ms),
+    "stored_at": _from_head("stored_at", "store_ms", utc_from_ms),
+    "born_host": _from_head("born_host", "born_host", unpack_host),
+    "store_host": _from_head("store_host", "store_host", unpack_host),
+    "reconsume_times": _from_head("reconsume_times", "reconsume_times"),
+    "commit_log_offset": _from_head("commit_log_offset", "physical_offset"),
+    "transaction_id": _from_properties("transaction_id", _transaction_id),
+    "undecodable": _undecodable,
+}

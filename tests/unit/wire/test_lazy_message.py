@@ -1,0 +1,272 @@
+"""Messages over raw bytes: every field is what its record says, whichever is asked for first."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rocketwire.core.pull import read_pull, tag_filter
+from rocketwire.errors import BrokerError, RemoteProtocolError
+from rocketwire.message import Message, MessageQueue
+from rocketwire.stored_message import STORED_FIELDS, StoredMessage, utc_from_ms
+from rocketwire.wire.batch import encode_batch
+from rocketwire.wire.codes import SystemFlag
+from rocketwire.wire.command import RESPONSE, Command, Reply, encode_command
+from rocketwire.wire.lazy_message import broker_property, grown_by, tried_again, weigh
+from rocketwire.wire.properties import encode_properties_bytes
+from rocketwire.wire.stored_message import decode_record, encode_record
+
+QUEUE = MessageQueue("T", "broker-a", 3)
+
+
+def record(offset: int, body: bytes = b"body", **how: Any) -> bytes:
+    properties = {"UNIQ_KEY": f"id-{offset}", "TAGS": "A", "KEYS": "k", "own": "x"}
+    properties |= how.pop("properties", {})
+    return encode_record(
+        **{
+            "topic": "T",
+            "body": body,
+            "properties": encode_properties_bytes(properties),
+            "queue_id": 3,
+            "queue_offset": offset,
+            "physical_offset": offset * 100,
+            "born_ms": 1_700_000_000_000,
+            "store_ms": 1_700_000_000_100,
+        }
+        | how
+    )
+
+
+def pulled(*records: bytes, code: int = 0, **more: str) -> Reply:
+    ext = {"nextBeginOffset": "9", "minOffset": "1", "maxOffset": "20"} | more
+    command = Command(code, ext, b"".join(records), flag=RESPONSE)
+    return Reply(encode_command(command)[4:])
+
+
+def receive_all(reply: Reply, offset: int = 0, tags: str = "*", **origin: Any):
+    return read_pull(reply, QUEUE, offset, tag_filter(tags), **origin)
+
+
+def expected(record: bytes, body: bytes) -> StoredMessage:
+    """What the strict decoder finds, put together by the constructor."""
+    found, _ = decode_record(record)
+    return StoredMessage(
+        topic="T",
+        body=body,
+        tags="A",
+        keys="k",
+        properties={"own": "x"},
+        sharding_key=None,
+        delay_level=0,
+        deliver_at=None,
+        flag=0,
+        wait_store_ok=True,
+        queue=QUEUE,
+        offset=found.queue_offset,
+        message_id=f"id-{found.queue_offset}",
+        offset_message_id=found.offset_message_id,
+        born_at=utc_from_ms(found.born_ms),
+        stored_at=utc_from_ms(found.store_ms),
+        born_host=found.born_host,
+        store_host=found.store_host,
+        reconsume_times=0,
+        commit_log_offset=found.physical_offset,
+    )
+
+
+BODIES = [b"body", b"", b"x" * 5000, b"hello"]
+RECORDS = [
+    record(5),
+    record(6, b""),
+    record(7, b"x" * 5000),
+    record(8, zlib.compress(b"hello"), system_flag=0x301),
+]
+WIDE = [
+    record(5, born_host="[::1]:10", store_host="[::2]:20"),
+    record(6, b"", store_host="[::2]:20"),
+    record(7, b"x" * 5000, born_host="[::1]:10"),
+    record(8, zlib.compress(b"hello"), system_flag=0x301, store_host="[::2]:20"),
+]
+
+
+@pytest.mark.parametrize("records", [RECORDS, WIDE], ids=["IPv4", "IPv6"])
+def test_messages_are_what_their_records_say(records):
+    found = receive_all(pulled(*records)).messages
+    assert list(found) == [expected(*pair) for pair in zip(records, BODIES, strict=True)]
+    assert [m.body for m in receive_all(pulled(*records)).messages] == BODIES
+
+
+@pytest.mark.parametrize("records", [RECORDS, WIDE], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize("name", STORED_FIELDS)
+def test_whatever_is_looked_at_first_is_right(name, records):
+    pairs = zip(records, BODIES, strict=True)
+    for lazy, pair in zip(receive_all(pulled(*records)).messages, pairs, strict=True):
+        assert getattr(lazy, name) == getattr(expected(*pair), name)
+
+
+def test_an_answer_without_messages_has_none():
+    assert receive_all(pulled()).messages == ()
+
+
+def test_long_topics_have_a_layout_of_their_own():
+    (message,) = receive_all(pulled(record(5, topic="t" * 200))).messages
+    assert message.body == b"body"
+    assert message.topic == "t" * 200
+
+
+def test_nothing_else_is_there():
+    (message,) = receive_all(pulled(record(5))).messages
+    with pytest.raises(AttributeError):
+        message.nonsense  # noqa: B018
+    with pytest.raises(AttributeError):
+        message.body = b"other"
+
+
+def test_messages_before_the_offset_are_left_out():
+    found = receive_all(pulled(*[record(i) for i in range(4)]), offset=2)
+    assert [m.offset for m in found.messages] == [2, 3]
+
+
+def test_an_offset_delta_is_added():
+    found = receive_all(pulled(record(5), offsetDelta="100"))
+    assert found.messages[0].offset == 105
+    assert found.messages[0].text == "body"
+    assert found.messages[0].offset == 105
+
+
+def test_tags_are_compared_by_their_text():
+    reply = pulled(record(1, properties={"TAGS": "Aa"}), record(2, properties={"TAGS": "BB"}))
+    assert [m.offset for m in receive_all(reply, tags="BB").messages] == [2]
+
+
+def test_batches_within_one_record_are_unwrapped():
+    body = encode_batch([(b"one", b"a\x011\x02", 0), (b"two", b"a\x012\x02", 0)])
+    flag = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH
+    found = receive_all(pulled(record(5, body, system_flag=flag)))
+    assert [(m.offset, m.body) for m in found.messages] == [(5, b"one"), (6, b"two")]
+
+
+def test_a_message_that_was_sent_back_has_its_own_topic():
+    sent_back = record(5, topic="%RETRY%g", properties={"RETRY_TOPIC": "orders"})
+    found = receive_all(pulled(sent_back), is_retry=True)
+    assert found.messages[0].topic == "orders"
+    assert found.messages[0].queue == QUEUE
+
+
+def test_namespaces_are_not_shown():
+    found = receive_all(pulled(record(5, topic="ns%orders")), namespace="ns")
+    assert found.messages[0].topic == "orders"
+    by_tag = receive_all(pulled(record(5, topic="ns%orders")), tags="A", namespace="ns")
+    assert by_tag.messages[0].topic == "orders"
+
+
+def test_a_record_cut_short_is_left_out_and_rubbish_is_refused():
+    whole, cut = record(5), record(6)
+    assert [m.offset for m in receive_all(pulled(whole, cut[:-3])).messages] == [5]
+    with pytest.raises(RemoteProtocolError, match="magic number"):
+        receive_all(pulled(whole, b"\x00" * 100))
+
+
+def test_a_refusal_is_raised():
+    with pytest.raises(BrokerError):
+        receive_all(pulled(code=16))
+
+
+def test_a_corrected_offset_is_told():
+    found = receive_all(pulled(code=21), offset=50)
+    assert (found.moved_from, found.next_offset) == (50, 9)
+
+
+def test_they_can_be_copied_compared_shown_hashed_and_pickled():
+    (message,) = receive_all(pulled(record(5))).messages
+    plain = expected(record(5), b"body")
+    assert pickle.loads(pickle.dumps(message)) == plain
+    assert copy.copy(message) == plain
+    assert replace(message, body=b"new").body == message.replace(body=b"new").body == b"new"
+    assert repr(message) == repr(plain)
+    assert message == plain
+    assert plain == message
+    assert {message: 1}[plain] == 1
+    assert message != replace(plain, offset=6)
+    assert message != "something else"
+
+
+def test_a_message_tried_again_keeps_its_weight_and_forgets_its_body():
+    body = bytes(10_000)
+    (message,) = receive_all(pulled(record(5, zlib.compress(body), system_flag=1))).messages
+    assert grown_by([message]) == 0
+    assert message.body == body
+    assert grown_by([message]) == 10_000 - weigh([message])
+    again = tried_again(message)
+    assert again.reconsume_times == message.reconsume_times + 1
+    assert weigh([again]) == weigh([message]) > 0
+    assert grown_by([again]) == 0
+    assert again.body == body
+    assert tried_again(again).reconsume_times == 2
+    own = expected(record(5), b"body")
+    assert tried_again(own).reconsume_times == 1
+    assert (weigh([own]), grown_by([own])) == (4, 0)
+
+
+def test_what_a_broker_noted_is_found():
+    noted = record(5, properties={"MSG_REGION": "r"})
+    (message,) = receive_all(pulled(noted)).messages
+    assert broker_property(message, "MSG_REGION") == "r"
+    assert broker_property(message, "TRACE_ON") is None
+    assert broker_property(expected(noted, b"body"), "MSG_REGION") is None
+
+
+def test_a_message_can_be_sent_again_without_what_only_brokers_set():
+    more = {"DELAY": "3", "RETRY_TOPIC": "x", "__SHARDINGKEY": "s", "WAIT": "false"}
+    (message,) = receive_all(pulled(record(5, flag=7, properties=more))).messages
+    again = message.to_message()
+    assert again == Message(
+        "T",
+        b"body",
+        tags="A",
+        keys="k",
+        properties={"own": "x"},
+        sharding_key="s",
+        flag=7,
+        wait_store_ok=False,
+    )
+    assert message.to_message("other").topic == "other"
+
+
+ORDERS = [
+    {"TAGS": "A", "KEYS": "k", "own": "x", "UNIQ_KEY": "u"},
+    {"own": "x", "TAGS": "A", "other": "y", "KEYS": "k", "UNIQ_KEY": "u"},
+    {"__RMQ.TRANSIENT.a": "1", "WAIT": "true"},
+    {"KEYS": "k"},
+    {},
+]
+
+
+@pytest.mark.parametrize("often", [1, 4])
+def test_properties_are_the_same_whether_their_order_was_seen_before(often):
+    """An order that comes twice running is read by a pattern from then on."""
+    for properties in ORDERS * 2:
+        text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
+        for _ in range(often):
+            for raw in (text, text[:-1]):
+                data = encode_record(topic="T", body=b"b", properties=raw)
+                (message,) = receive_all(pulled(data)).messages
+                assert message.tags == properties.get("TAGS")
+                assert message.keys == properties.get("KEYS")
+                own = {n: v for n, v in properties.items() if n in {"own", "other"}}
+                assert message.properties == own
+                assert list(message.properties) == list(own)
+                assert broker_property(message, "UNIQ_KEY") == properties.get("UNIQ_KEY")
+
+
+def test_a_known_order_is_not_seen_where_separators_are_astray():
+    regular = b"a\x011\x02b\x012\x02"
+    astray = b"a\x011\x01b\x022\x02"
+    records = [encode_record(topic="T", body=b"", properties=p) for p in [regular] * 3 + [astray]]
+    found = receive_all(pulled(*records)).messages
+    assert [m.properties for m in found] == [{"a": "1", "b": "2"}] * 3 + [{"a": "1\x01b"}]
