@@ -158,7 +158,10 @@ SPARK_OPTIONS = {
     "columns": ("read", "comma-separated; what is left out is not decoded"),
     "includeProperties": ("read", "`user` (default), `all`, `none`"),
     "deliveryTimeout": ("write", "how long a task tries to deliver a row (120s)"),
-    "stampRows": ("write", "give each row an id by which repeats are recognised (true)"),
+    "stampRows": (
+        "write",
+        "`true`: each row gets an id by which repeats are recognised; `inherit`: the column `rowId` is it; `false`",
+    ),
     "writeId": ("write", "a name for this write, so that a repeated job has the same row ids"),
     "onBadRow": ("write", "`fail` (default), `deadletter`, `drop`"),
     "deadLetterTopic": ("write", "where bad rows go"),

@@ -1,6 +1,7 @@
 """Topics as tables, in batch."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -176,10 +177,13 @@ def test_a_summary_line_is_appended_for_each_write(write, spark, tmp_path):
     assert second["rows"] == 2
 
 
-def test_row_ids_are_the_write_id_partition_and_index(write, read, spark):
+def test_row_ids_are_the_write_id_partition_and_content(write, read, spark):
     write(rows_of(4, spark).coalesce(1), writeId="load-7")
     ids = {row.rowId for row in read(columns="rowId").collect()}
-    assert ids == {f"load-7:0:{i}" for i in range(4)}
+    assert len(ids) == 4
+    assert all(re.fullmatch("load-7:0:[0-9a-f]{16}", row_id) for row_id in ids)
+    write(rows_of(4, spark).coalesce(1), writeId="load-7")
+    assert {row.rowId for row in read(columns="rowId").collect()} == ids
     write(rows_of(1, spark), stampRows="false")
     assert read(columns="rowId").where("rowId IS NULL").count() == 1
 

@@ -147,10 +147,10 @@ def test_a_stream_writes_a_topic(spark, run, producer, reader, topic, cluster, r
     assert {row["body"].decode() for row in got} == {f"B{i}" for i in range(200)}
     ids = {row["rowId"] for row in got}
     assert len(ids) == 200
-    query, batch, partition, index = next(iter(ids)).split(":")
+    query, batch, partition, content = next(iter(ids)).split(":")
     assert len(query) == 16
     assert (batch, partition) == ("0", "0")
-    assert index.isdecimal()
+    assert len(bytes.fromhex(content)) == 8
 
 
 def test_repeats_are_dropped_by_their_row_id(spark, cluster, producer, topic, read, run, tmp_path):

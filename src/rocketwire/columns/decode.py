@@ -13,7 +13,12 @@ from rocketwire.columns.buffers import Bytes, Int64s, from_matrix, gather_slices
 from rocketwire.columns.ids import hex_matrix
 from rocketwire.columns.property_columns import Included, PropertyTable, TextError
 from rocketwire.columns.records import Records, locate, window
-from rocketwire.columns.schema import READ_SCHEMA, ROW_ID_PROPERTY, TIMESTAMP
+from rocketwire.columns.schema import (
+    READ_SCHEMA,
+    ROW_ID_PROPERTY,
+    SOURCE_ID_PROPERTY,
+    TIMESTAMP,
+)
 from rocketwire.columns.walk import PullBody
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.properties import Property
@@ -29,6 +34,7 @@ _FAR_MS: Final = (2**63 - 1) // 1000
 _PROPERTY_COLUMNS: Final = {
     "messageId": Property.UNIQ_KEY,
     "rowId": ROW_ID_PROPERTY,
+    "sourceRowId": SOURCE_ID_PROPERTY,
     "tags": Property.TAGS,
     "keys": Property.KEYS,
     "shardingKey": Property.SHARDING_KEY,

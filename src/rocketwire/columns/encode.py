@@ -30,6 +30,7 @@ from rocketwire.columns.property_text import (
     join,
     property_pieces,
 )
+from rocketwire.columns.row_ids import NumberedIds, RowIds
 from rocketwire.columns.rows import SIZED_COLUMNS, BadRows, Rows, find_bad_rows
 from rocketwire.errors import InvalidMessageError, RouteError
 from rocketwire.message import MessageQueue
@@ -105,7 +106,7 @@ class BatchEncoder:
         topic: where all rows go; None to read it from the column ``topic``.
         queues: the writable queues of a topic in Java's order; asked once per topic and batch.
         ids: makes the message ids.
-        stamp: what row ids begin with, e.g. ``"query:batch:partition:"``; None for none.
+        row_ids: makes the row ids; rows have only their own by default.
         namespace: of version 1, which every message names.
         max_message_size: the largest body of a request.
         frame_size: how large frames should be.
@@ -117,7 +118,7 @@ class BatchEncoder:
         topic: str | None,
         queues: Callable[[str], Sequence[MessageQueue]],
         ids: MessageIdColumn,
-        stamp: str | None = None,
+        row_ids: RowIds | None = None,
         namespace: str | None = None,
         max_message_size: int = MAX_MESSAGE_SIZE,
         frame_size: int = FRAME_SIZE,
@@ -125,7 +126,7 @@ class BatchEncoder:
         self._topic = topic
         self._queues = queues
         self._ids = ids
-        self._stamp = stamp
+        self._row_ids = NumberedIds(None) if row_ids is None else row_ids
         self._constant = f"{Property.INSTANCE_ID}\x01{namespace}\x02".encode() if namespace else b""
         self._max_message_size = max_message_size
         self._frame_size = min(frame_size, max_message_size)
@@ -144,8 +145,9 @@ class BatchEncoder:
             rows, max_message_size=self._max_message_size, topic_given=self._topic is not None
         )
         # Row ids count all rows, so they are made before the bad ones are taken out.
+        row_ids, source_ids = self._row_ids.make(rows, first)
         pieces = property_pieces(
-            rows, self._ids, stamp=self._stamp, first_row=first, constant=self._constant
+            rows, self._ids, row_ids=row_ids, source_ids=source_ids, constant=self._constant
         )
         self._blame_long_properties(pieces, bad)
         lanes = self._lanes(rows, bad)

@@ -34,7 +34,7 @@ from rocketwire.columns.property_grid import (
     find_grid,
     words_of,
 )
-from rocketwire.columns.schema import PROPERTIES, ROW_ID_PROPERTY
+from rocketwire.columns.schema import OUR_PROPERTIES, PROPERTIES
 from rocketwire.wire.properties import SYSTEM, TRANSIENT_PREFIX, is_user_property
 
 Included = Literal["user", "all", "none"]
@@ -298,13 +298,13 @@ def _words(data: Bytes, starts: Int64s, ends: Int64s, lengths: Int64s) -> tuple[
     return first, last
 
 
-_SYSTEM_NAMES: Final = _NameSet(SYSTEM | {ROW_ID_PROPERTY})
+_SYSTEM_NAMES: Final = _NameSet(SYSTEM | OUR_PROPERTIES)
 _TRANSIENT: Final = _Name.of(TRANSIENT_PREFIX)
 
 
 def _is_system_name(name: bytes) -> bool:
     text = name.decode()
-    return not is_user_property(text) or text == ROW_ID_PROPERTY
+    return not is_user_property(text) or text in OUR_PROPERTIES
 
 
 def _is_system(items: _Items) -> Bools:

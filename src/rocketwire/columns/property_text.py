@@ -24,7 +24,7 @@ from rocketwire.columns.buffers import (
 )
 from rocketwire.columns.ids import MessageIdColumn
 from rocketwire.columns.rows import Entries, Rows
-from rocketwire.columns.schema import ROW_ID_PROPERTY
+from rocketwire.columns.schema import ROW_ID_PROPERTY, SOURCE_ID_PROPERTY
 from rocketwire.wire.properties import Property
 
 #: The int16 before the properties of a message in a batch.
@@ -92,14 +92,6 @@ class _Collector:
         self._parts.append(text)
         self.sizes += len(text)
 
-    def add_numbers(self, name: str, prefix: str, first: int) -> None:
-        """A property ``prefix + number`` with numbers that count up from ``first``."""
-        numbers = pa.array(np.arange(first, first + len(self.sizes), dtype=np.int64))
-        digits = numbers.cast(pa.string()).view(pa.binary())
-        head = f"{name}\x01{prefix}".encode()
-        self._parts += (head, digits, _VALUE_END)
-        self.sizes += lengths_of(digits) + (len(head) + 1)
-
     def add_entries(self, entries: Entries | None) -> None:
         """The properties that the user gave as a map."""
         if entries is None:
@@ -137,8 +129,8 @@ def property_pieces(
     rows: Rows,
     ids: MessageIdColumn,
     *,
-    stamp: str | None = None,
-    first_row: int = 0,
+    row_ids: Any | None = None,
+    source_ids: Any | None = None,
     constant: bytes = b"",
 ) -> PropertyPieces:
     """All properties of a batch.
@@ -146,30 +138,16 @@ def property_pieces(
     Args:
         rows: the batch.
         ids: makes the message ids.
-        stamp: what row ids begin with; None leaves rows without one, unless they have their own.
-        first_row: the index of the first row within its partition.
+        row_ids: the identity of each row; None for none.
+        source_ids: the identity of the message that each row was made from; None for none.
         constant: properties of all rows, already encoded.
     """
     made = _Collector(rows.count)
     made.add_constant(constant)
-    own = rows.row_id is not None
-    if stamp is not None and not own:
-        made.add_numbers(ROW_ID_PROPERTY, stamp, first_row)
-    elif stamp is not None:
-        made.add_text(ROW_ID_PROPERTY, _own_or_stamped(rows.row_id, stamp, first_row))
-    else:
-        made.add_text(ROW_ID_PROPERTY, rows.row_id)
+    made.add_text(ROW_ID_PROPERTY, row_ids)
+    made.add_text(SOURCE_ID_PROPERTY, source_ids)
     made.add_text(Property.KEYS, rows.keys)
     made.add_text(Property.TAGS, rows.tags)
     made.add_text(Property.SHARDING_KEY, rows.sharding_key)
     made.add_entries(rows.properties)
     return made.finish(ids)
-
-
-def _own_or_stamped(own: Any, stamp: str, first_row: int) -> Any:
-    present = lengths_of(own) > 0
-    if present.all():
-        return own
-    numbers = pa.array(np.arange(first_row, first_row + len(own), dtype=np.int64))
-    stamped = join(scalar(stamp.encode()), numbers.cast(pa.string()).view(pa.binary()))
-    return pc.if_else(pa.array(present), own, stamped)

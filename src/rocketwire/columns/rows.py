@@ -26,7 +26,7 @@ from rocketwire.columns.buffers import (
     offsets_of,
     used_bytes,
 )
-from rocketwire.columns.schema import READ_ONLY_COLUMNS, ROW_ID_PROPERTY
+from rocketwire.columns.schema import OUR_PROPERTIES, READ_ONLY_COLUMNS
 from rocketwire.wire.properties import RESERVED, Property
 
 #: Columns whose bytes count when a batch is cut into pieces.
@@ -43,7 +43,7 @@ _FORBIDDEN_TOPICS: Final = frozenset(
 )  # fmt: skip
 #: What may not be a user's property here: RocketMQ's own names, and those that have a column.
 _NOT_FOR_USERS: Final = pa.array(
-    sorted(name.encode() for name in RESERVED | {Property.SHARDING_KEY, ROW_ID_PROPERTY}),
+    sorted(name.encode() for name in RESERVED | OUR_PROPERTIES | {Property.SHARDING_KEY}),
     type=pa.binary(),
 )
 

@@ -17,6 +17,10 @@ from rocketwire.errors import ConfigError
 
 #: The user property in which a row's identity travels. It is short because every row pays for it.
 ROW_ID_PROPERTY: Final = "_row"
+#: Likewise the identity of the message that a row was made from, by a writer of ours.
+SOURCE_ID_PROPERTY: Final = "_src"
+#: Properties that have a column of their own, and are no user's.
+OUR_PROPERTIES: Final = frozenset({ROW_ID_PROPERTY, SOURCE_ID_PROPERTY})
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 PROPERTIES: Final = pa.map_(pa.string(), pa.string())
@@ -38,6 +42,7 @@ READ_SCHEMA: Final = pa.schema(
         ("storeTimestamp", TIMESTAMP),
         ("reconsumeTimes", pa.int32()),
         ("flag", pa.int32()),
+        ("sourceRowId", pa.string()),
     ]
 )
 READ_COLUMNS: Final[tuple[str, ...]] = tuple(READ_SCHEMA.names)
@@ -46,7 +51,7 @@ READ_COLUMNS: Final[tuple[str, ...]] = tuple(READ_SCHEMA.names)
 READ_ONLY_COLUMNS: Final[frozenset[str]] = frozenset(
     {
         "broker", "queueId", "queueOffset", "messageId", "bornTimestamp", "storeTimestamp",
-        "reconsumeTimes",
+        "reconsumeTimes", "sourceRowId",
     }
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from rocketwire.columns.encode import Encoded, Single, first_bad_row
 from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
 from rocketwire.columns.inside import parts_of
 from rocketwire.columns.property_columns import Included
+from rocketwire.columns.row_ids import NumberedIds
 from rocketwire.columns.rows import BadRows
 from rocketwire.columns.schema import check_written_schema, select_columns
 from rocketwire.columns.writer import TableWriter
@@ -85,7 +86,11 @@ def send_table(
         return []
 
     with TableWriter(
-        producer, topic, stamp=_stamp(stamp), timeout=timeout, on_bad_rows=take_bad_rows
+        producer,
+        topic,
+        row_ids=NumberedIds(_stamp(stamp)),
+        timeout=timeout,
+        on_bad_rows=take_bad_rows,
     ) as writer:
         for batch in reader:
             writer.write(batch)

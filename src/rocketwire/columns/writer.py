@@ -11,6 +11,7 @@ from rocketwire.columns.deliver import Deliverer, DeliveryReport
 from rocketwire.columns.encode import BatchEncoder, Encoded, Single
 from rocketwire.columns.ids import MessageIdColumn
 from rocketwire.columns.inside import parts_of, sender_of
+from rocketwire.columns.row_ids import RowIds
 from rocketwire.surroundings import local_address
 from rocketwire.sync.producer import Producer
 
@@ -25,7 +26,7 @@ class TableWriter:
     Args:
         producer: a running one.
         topic: where all rows go; None to read it from the column ``topic``.
-        stamp: what row ids begin with; None for none.
+        row_ids: makes the row ids.
         timeout: how long a row is tried.
         on_bad_rows: called with a piece that has bad rows, before any of it is sent; it raises,
             or returns what to send in their place.
@@ -36,7 +37,7 @@ class TableWriter:
         producer: Producer,
         topic: str | None,
         *,
-        stamp: str | None,
+        row_ids: RowIds,
         timeout: float,
         on_bad_rows: BadRowHandler,
     ) -> None:
@@ -45,7 +46,7 @@ class TableWriter:
             topic=topic,
             queues=producer.publish_queues,
             ids=MessageIdColumn(local_address(), os.getpid()),
-            stamp=stamp,
+            row_ids=row_ids,
             namespace=sender.config.namespace,
             max_message_size=sender.config.max_message_size,
         )

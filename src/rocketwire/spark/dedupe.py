@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _IDENTITY: Final = "__rocketwire_identity"
+_SEEN: Final = "__rocketwire_seen"
 _NEEDED: Final = ("rowId", "broker", "queueId", "queueOffset")
 
 
@@ -17,12 +18,12 @@ def deduplicate(df: DataFrame, within: str = "1 hour") -> DataFrame:
     """Keep one of the rows that have the same ``rowId`` in the same topic.
 
     A task that was retried sends its rows again, with the same ids as before. Rows without an id
-    (of other writers) are told apart by broker, queue and offset, so none of them is dropped.
+    (of other writers) are told apart by broker, queue and offset, so none of them is dropped. A
+    repeat may survive, if the job was cut into tasks otherwise when it was repeated.
 
     Args:
-        df: as read from ``rocketmq``; with the columns rowId, broker, queueId, queueOffset, in a
-            stream also storeTimestamp.
-        within: in a stream, how much later than the first a repeat may come; ids are remembered
+        df: as read from ``rocketmq``; with the columns rowId, broker, queueId, queueOffset.
+        within: in a stream, how much later than the first a repeat may be read; ids are remembered
             that long.
 
     Raises:
@@ -30,8 +31,7 @@ def deduplicate(df: DataFrame, within: str = "1 hour") -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    needed = (*_NEEDED, "storeTimestamp") if df.isStreaming else _NEEDED
-    missing = [name for name in needed if name not in df.columns]
+    missing = [name for name in _NEEDED if name not in df.columns]
     if missing:
         raise ConfigError(
             f"deduplicate needs the column {missing[0]}: leave it in, and drop it afterwards"
@@ -42,9 +42,10 @@ def deduplicate(df: DataFrame, within: str = "1 hour") -> DataFrame:
     identity = f.concat_ws("/", topic, f.coalesce(f.concat(f.lit("#"), "rowId"), place))
     marked = df.withColumn(_IDENTITY, identity)
     if df.isStreaming:
-        kept = marked.withWatermark("storeTimestamp", within).dropDuplicatesWithinWatermark(
-            [_IDENTITY]
-        )
+        # By the time of reading: by that of storing, rows of a queue that is read later than others
+        # would be late, and Spark drops late rows.
+        seen = marked.withColumn(_SEEN, f.current_timestamp()).withWatermark(_SEEN, within)
+        kept = seen.dropDuplicatesWithinWatermark([_IDENTITY]).drop(_SEEN)
     else:
         kept = marked.dropDuplicates([_IDENTITY])
     return kept.drop(_IDENTITY)

@@ -38,6 +38,8 @@ from rocketwire.spark.option_values import (
 )
 
 OnBadRow = Literal["fail", "deadletter", "drop"]
+#: Whether rows get ids, and whether those in the column ``rowId`` stay as they are.
+StampRows = Literal["true", "false", "inherit"]
 Included = Literal["user", "all", "none"]
 T = TypeVar("T")
 C = TypeVar("C", bound=ClientConfig)
@@ -111,7 +113,7 @@ class WriteOptions:
     """Where to write, and what to do with rows that can't be written."""
 
     topic: str | None = None
-    stamp_rows: bool = True
+    stamp_rows: StampRows = "true"
     write_id: str | None = None
     on_bad_row: OnBadRow = "fail"
     dead_letter_topic: str | None = None
@@ -382,7 +384,9 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         raise ConfigError("option onBadRow is deadletter: name the topic in deadLetterTopic")
     return WriteOptions(
         topic=raw.text("topic"),
-        stamp_rows=raw.parse("stampRows", parse_flag, default=True),
+        stamp_rows=cast(
+            "StampRows", raw.parse("stampRows", one_of("true", "false", "inherit"), "true")
+        ),
         write_id=raw.parse("writeId", _write_id, None),
         on_bad_row=cast("OnBadRow", on_bad_row),
         dead_letter_topic=dead_letters,

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from rocketwire.columns.schema import READ_COLUMNS, check_written_schema, select_columns
+from rocketwire.columns.schema import (
+    READ_COLUMNS,
+    READ_ONLY_COLUMNS,
+    check_written_schema,
+    select_columns,
+)
 from rocketwire.errors import ConfigError
+from rocketwire.spark.options import WriteOptions
+
+_ROW_ID: Final = "rowId"
+#: Says that a column was read by this source. Spark keeps it through selections, joins and unions.
+_MARK: Final = {"rocketmq": "read"}
 
 
 def read_schema(columns: Sequence[str] | None) -> StructType:
     """The columns of a read."""
-    return from_arrow_schema(select_columns(columns))
+    fields = from_arrow_schema(select_columns(columns)).fields
+    for field in fields:
+        if field.name == _ROW_ID:
+            field.metadata = dict(_MARK)
+    return StructType(fields)
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
@@ -57,3 +72,22 @@ def check_write(schema: StructType, *, topic_given: bool) -> None:
             ) from error
         fields.append(pa.field(field.name, kind))
     check_written_schema(pa.schema(fields), topic_given=topic_given)
+
+
+def check_row_ids(schema: StructType, options: WriteOptions) -> None:
+    """Refuse a column ``rowId`` of which is not known whether its ids may be given to rows.
+
+    The id of a message that was read belongs to all rows that are made of it, so rows get ids of
+    their own, and that one becomes ``sourceRowId``. Ids of the user's own would be lost by that.
+
+    Raises:
+        ConfigError: the column is the user's own, and the options do not say what it is for.
+    """
+    if options.stamp_rows == "inherit" or _ROW_ID not in schema.names:
+        return
+    was_read = not READ_ONLY_COLUMNS.isdisjoint(schema.names)
+    if not was_read and schema[_ROW_ID].metadata.get("rocketmq") != _MARK["rocketmq"]:
+        raise ConfigError(
+            "column rowId was not read from a topic: set the option stampRows to inherit to keep "
+            "these ids (rows with the same one are repeats of each other), or drop the column"
+        )

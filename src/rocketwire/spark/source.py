@@ -23,7 +23,7 @@ from rocketwire.spark.options import (
     write_options,
 )
 from rocketwire.spark.reader import RocketMQReader
-from rocketwire.spark.schema import check_write, columns_of, read_schema
+from rocketwire.spark.schema import check_row_ids, check_write, columns_of, read_schema
 from rocketwire.spark.stream_reader import RocketMQStreamReader
 from rocketwire.spark.writer import RocketMQStreamWriter, RocketMQWriter
 
@@ -122,6 +122,7 @@ class RocketMQDataSource(DataSource):
             )
         client, options = self._client(), write_options(self.options)
         check_write(schema, topic_given=options.topic is not None)
+        check_row_ids(schema, options)
         if client not in _reached:
             Cluster(reader_for(client)).check_reachable(options.topic)
             _reached.add(client)

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from rocketwire.columns.encode import Encoded, Single, first_bad_row
+from rocketwire.columns.row_ids import ContentIds, NoIds, RowIds
 from rocketwire.columns.writer import TableWriter
 from rocketwire.spark.client import producer_for
 from rocketwire.spark.options import ClientOptions, WriteOptions
@@ -98,7 +99,7 @@ def write_partition(
     client: ClientOptions,
     options: WriteOptions,
     batches: Iterator[pa.RecordBatch],
-    stamp: str | None,
+    stamp: str,
     partition: int,
 ) -> Delivered:
     """Send the rows of one task and wait for every answer; runs on an executor.
@@ -112,7 +113,7 @@ def write_partition(
     with TableWriter(
         producer,
         options.topic,
-        stamp=stamp if options.stamp_rows else None,
+        row_ids=row_ids_of(options, stamp),
         timeout=options.delivery_timeout,
         on_bad_rows=bad.take,
     ) as writer:
@@ -120,15 +121,29 @@ def write_partition(
             writer.write(batch)
         report = writer.finish()
     letters = bad.count if options.on_bad_row == "deadletter" else 0
+    rows = report.rows - letters
     return Delivered(
         partition=partition,
-        rows=report.rows - letters,
+        rows=rows,
         bytes=report.bytes,
         bad_rows=bad.count,
         retries=report.retries,
-        may_repeat=report.may_repeat,
+        # What attempts before this one have sent is not known: any of the rows may be there already.
+        may_repeat=report.may_repeat if _is_first_attempt() else rows,
         by_broker=dict(report.by_broker),
     )
+
+
+def row_ids_of(options: WriteOptions, stamp: str) -> RowIds:
+    """How the rows of a task get their ids."""
+    if options.stamp_rows == "false":
+        return NoIds()
+    return ContentIds(stamp, keeps_own=options.stamp_rows == "inherit")
+
+
+def _is_first_attempt() -> bool:
+    context = TaskContext.get()
+    return context is None or context.attemptNumber() == 0
 
 
 def summary_of(

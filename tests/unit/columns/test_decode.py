@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketwire.columns.decode import RecordDecoder
-from rocketwire.columns.schema import READ_COLUMNS, READ_SCHEMA, ROW_ID_PROPERTY, select_columns
+from rocketwire.columns.schema import (
+    READ_COLUMNS,
+    READ_SCHEMA,
+    ROW_ID_PROPERTY,
+    SOURCE_ID_PROPERTY,
+    select_columns,
+)
 from rocketwire.columns.walk import PullBody
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
@@ -57,6 +63,7 @@ def reference(bodies, included="user"):
                     continue
                 properties = dict(message.properties)
                 row_id = properties.pop(ROW_ID_PROPERTY, None)
+                source_id = properties.pop(SOURCE_ID_PROPERTY, None)
                 if included != "user":
                     properties = dict(record.properties) if included == "all" else {}
                 rows.append(
@@ -76,6 +83,7 @@ def reference(bodies, included="user"):
                         "storeTimestamp": message.stored_at,
                         "reconsumeTimes": message.reconsume_times,
                         "flag": message.flag,
+                        "sourceRowId": source_id,
                     }
                 )
     return rows
@@ -93,7 +101,7 @@ def rows_of(table):
 names = st.one_of(
     st.sampled_from(
         [
-            "UNIQ_KEY", "KEYS", "TAGS", "__SHARDINGKEY", "_row", "WAIT", "CLUSTER", "MSG_REGION",
+            "UNIQ_KEY", "KEYS", "TAGS", "__SHARDINGKEY", "_row", "_src", "WAIT", "CLUSTER", "MSG_REGION",
             "TRAN_PREPARED_QUEUE_OFFSET", "TRAN_PREPARED_qUEUE_OFFSET", "__RMQ.TRANSIENT.x",
             "__RMQ.TRx", "UNIQ_KEY2", "KEY", "KEYSS", "__SHARDINGKEx", "_SHARDINGKEY", "a-name",
             "a-name-beyond-sixteen-bytes", "a-name-between-sixteen-bytes",
@@ -222,6 +230,7 @@ def test_a_record_assembled_by_hand():
         + timedelta(milliseconds=100),
         "reconsumeTimes": 0,
         "flag": 0,
+        "sourceRowId": None,
     }
 
 

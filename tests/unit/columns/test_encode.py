@@ -12,6 +12,7 @@ from rocketwire.columns.buffers import split_rows
 from rocketwire.columns.encode import BatchEncoder, Frame, Single, first_bad_row
 from rocketwire.columns.hash import java_hash_column
 from rocketwire.columns.ids import MessageIdColumn
+from rocketwire.columns.row_ids import NumberedIds
 from rocketwire.errors import RouteError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.batch import decode_batch
@@ -114,7 +115,7 @@ def expected_properties(source, chosen, stamp, index):
 @given(tables(), st.sampled_from([None, "q:7:"]), st.integers(30, 400))
 def test_every_row_arrives_once_with_all_it_had(table, stamp, frame_size):
     rows, chosen, batch = table
-    parts, bad = encode(batch, stamp=stamp, frame_size=frame_size)
+    parts, bad = encode(batch, row_ids=NumberedIds(stamp), frame_size=frame_size)
     assert bad == {}
     found = items_of(parts)
     assert list(found) == list(range(len(rows)))
@@ -209,7 +210,7 @@ def test_rows_may_name_their_queue():
 
 
 def test_row_ids_count_on_over_batches_and_over_bad_rows():
-    writer = encoder(stamp="w:0:")
+    writer = encoder(row_ids=NumberedIds("w:0:"))
     first = list(writer.encode(pa.record_batch({"body": ["a", "", "c"]})))
     second = list(writer.encode(pa.record_batch({"body": ["d"]})))
     found = items_of(first[0].parts) | items_of(second[0].parts)

@@ -143,7 +143,7 @@ def test_everything_about_writing():
             "deliverytimeout": "30s",
         }
     )
-    assert (options.topic, options.stamp_rows, options.write_id) == ("orders", False, "load-7")
+    assert (options.topic, options.stamp_rows, options.write_id) == ("orders", "false", "load-7")
     assert (options.on_bad_row, options.dead_letter_topic) == ("deadletter", "bad")
     assert (options.summary_file, options.delivery_timeout) == ("/tmp/s.jsonl", 30.0)
 
@@ -238,3 +238,12 @@ def test_expected_brokers_are_names_or_a_count_for_all_topics_or_each(text, want
 def test_wrong_expected_brokers_are_refused(text):
     with pytest.raises(ConfigError, match="option expectedBrokers"):
         read_options(TOPIC | {"expectedbrokers": text}, streaming=False)
+
+
+def test_rows_are_stamped_left_alone_or_keep_their_ids():
+    assert write_options(TOPIC).stamp_rows == "true"
+    assert write_options(TOPIC | {"stamprows": "Inherit"}).stamp_rows == "inherit"
+    with pytest.raises(
+        ConfigError, match="option stampRows: 'yes' is none of true, false, inherit"
+    ):
+        write_options(TOPIC | {"stamprows": "yes"})

@@ -71,3 +71,24 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     state.acknowledge([part("a")])
     assert state.remember("name", "x") == "x"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_acknowledged_after_a_torn_line_is_not_sent_again(tmp_path):
+    first = PublishState.open(tmp_path, {"topic": "t"}, {})
+    first.acknowledge([{"part": "a"}])
+    with (tmp_path / "parts.jsonl").open("a") as file:
+        file.write('{"part": "b", "ro')  # the power went
+    second = PublishState.open(tmp_path, {"topic": "t"}, {})
+    assert set(second.parts) == {"a"}
+    second.acknowledge([{"part": "b"}, {"part": "c"}])
+    third = PublishState.open(tmp_path, {"topic": "t"}, {})
+    assert set(third.parts) == {"a", "b", "c"}
+
+
+def test_a_whole_line_without_its_end_may_still_be_torn(tmp_path):
+    PublishState.open(tmp_path, {"topic": "t"}, {}).acknowledge([{"part": "a"}])
+    with (tmp_path / "parts.jsonl").open("a") as file:
+        file.write('{"part": "b"}')
+    again = PublishState.open(tmp_path, {"topic": "t"}, {})
+    again.acknowledge([{"part": "c"}])
+    assert set(PublishState.open(tmp_path, {"topic": "t"}, {}).parts) == {"a", "c"}

@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketwire.columns.schema import READ_COLUMNS
 from rocketwire.errors import ConfigError, RocketMQError
 from rocketwire.spark.pipelines.archive_files import RESULT_SCHEMA, ArchiveTask, make_visible
+from rocketwire.spark.pipelines.archive_lock import only_writer
 from rocketwire.spark.pipelines.archive_record import ArchiveRecord
 from rocketwire.spark.pipelines.archive_verify import ArchiveVerification, check_archive
 from rocketwire.spark.pipelines.arrow_map import map_in_arrow
 from rocketwire.spark.pipelines.bodies import body_schema, parsed
-from rocketwire.spark.pipelines.checkpoint import claim_checkpoint
+from rocketwire.spark.pipelines.checkpoint import checkpoint_note, claim_checkpoint
 from rocketwire.spark.pipelines.compact import compact
 from rocketwire.spark.pipelines.connection import require, source_options
 from rocketwire.spark.pipelines.missing import look, record_options
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("rocketwire.spark")
 
 _COMPACT_EVERY: Final = 3600.0
+#: The columns of archives whose checkpoint does not say which they have.
+_COLUMNS_BEFORE: Final = (
+    "topic,broker,queueId,queueOffset,messageId,rowId,tags,keys,shardingKey,body,properties,"
+    "bornTimestamp,storeTimestamp,reconsumeTimes,flag"
+)
 _STREAM_DIGITS: Final = 8
 
 
@@ -103,22 +110,27 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     settings = source_options(name_servers, options)
     learned = body_schema(spark, schema, topic, settings) if body == "json" else None
     place = str(checkpoint or default_checkpoint(folder))
-    claim_checkpoint(
-        place, {"topic": topic, "folder": str(folder), "body": body, "format": format}, force=False
-    )
-    record = ArchiveRecord.load(folder)
-    record.forget(forget_brokers)
-    settings |= record_options(record.queues, record.forgotten)
-    note_queues(spark, folder, record, settings, topic)
-    read = spark.readStream.format("rocketmq").options(
-        **settings, topics=topic, startingOffsets=start
-    )
-    run = _Run(str(folder), learned, format, compacts=compact_files)
-    try:
-        done = run.go(read.load(), place, follow=follow, on_start=on_start)
-    finally:
-        missing = note_queues(spark, folder, record, settings, topic)
-    return replace(done, missing=max(missing, run.missing))
+    claimed = {"topic": topic, "folder": str(folder), "body": body, "format": format}
+    note = checkpoint_note(place)
+    if note is None or "columns" in note:
+        claimed["columns"] = ",".join(READ_COLUMNS) if note is None else note["columns"]
+    claim_checkpoint(place, claimed, force=False)
+    # All files of an archive have the columns of its first: engines differ in what they make of more.
+    settings.setdefault("columns", claimed.get("columns", _COLUMNS_BEFORE))
+    with only_writer(folder, f"archive of {topic}"):
+        record = ArchiveRecord.load(folder)
+        record.forget(forget_brokers)
+        settings |= record_options(record.queues, record.forgotten)
+        note_queues(spark, folder, record, settings, topic)
+        read = spark.readStream.format("rocketmq").options(
+            **settings, topics=topic, startingOffsets=start
+        )
+        run = _Run(str(folder), topic, learned, format, compacts=compact_files)
+        try:
+            done = run.go(read.load(), place, follow=follow, on_start=on_start)
+        finally:
+            missing = note_queues(spark, folder, record, settings, topic)
+        return replace(done, missing=max(missing, run.missing))
 
 
 def note_queues(
@@ -165,9 +177,10 @@ class _Run:
     """One run of the stream."""
 
     def __init__(
-        self, folder: str, learned: StructType | None, kind: str, *, compacts: bool
+        self, folder: str, topics: str, learned: StructType | None, kind: str, *, compacts: bool
     ) -> None:
         self._folder = folder
+        self._topics = [name.strip() for name in topics.split(",")]
         self._learned = learned
         self._kind = kind
         self._compacts = compacts and kind == "parquet"
@@ -203,7 +216,7 @@ class _Run:
             query.stop()
         self.missing = lag(query.lastProgress).missing
         if self._compacts:
-            self._compacted += compact(self._folder)
+            self._compacted += compact(self._folder, topics=self._topics)
         return self._result(checkpoint, time.monotonic() - began)
 
     def _result(self, checkpoint: str, seconds: float) -> ArchiveResult:
@@ -224,7 +237,7 @@ class _Run:
         self._is_named.wait()
         # All batches before this one are committed, so their files will not be written again.
         if self._compacts and time.monotonic() - self._compacted_at > _COMPACT_EVERY:
-            self._compacted += compact(self._folder)
+            self._compacted += compact(self._folder, topics=self._topics)
             self._compacted_at = time.monotonic()
         rows = self._with_data(batch)
         if self._kind != "parquet":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -40,8 +41,6 @@ def open_folder(folder: str | Path) -> tuple[fs.FileSystem, str]:
     if "://" in text:
         system, path = fs.FileSystem.from_uri(text)
         return system, path.rstrip("/")
-    import os
-
     return fs.LocalFileSystem(), os.path.abspath(text)  # noqa: PTH100 - a text, as for the others
 
 
@@ -126,6 +125,8 @@ class ArchiveTask:
 
     def _close(self, system: fs.FileSystem, file: _OpenFile) -> str:
         file.writer.close()
+        if isinstance(system, fs.LocalFileSystem):
+            bring_to_disk(file.draft)
         size = system.get_file_info(file.draft).size
         name = file_name(self.stream, self.batch, file.spans)
         return json.dumps(
@@ -161,3 +162,18 @@ def make_visible(
                 system.delete_file(found.path)
     for file in files:
         system.move(file["draft"], file["final"])
+    for place in sorted({file["final"].rpartition("/")[0] for file in files}):
+        if isinstance(system, fs.LocalFileSystem):
+            bring_to_disk(place)
+
+
+def bring_to_disk(path: str | Path) -> None:
+    """Wait until a file or folder outlives a loss of power.
+
+    Spark will not read the messages again once their batch is committed.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

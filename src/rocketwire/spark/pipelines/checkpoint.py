@@ -61,6 +61,15 @@ def claim_checkpoint(folder: str | Path, settings: Mapping[str, Any], *, force: 
     path.write_text(json.dumps(wanted, indent=1), encoding="utf-8")
 
 
+def checkpoint_note(folder: str | Path) -> dict[str, Any] | None:
+    """What a checkpoint was claimed for; None where there is none, or it can't be looked into."""
+    place = local_path(folder)
+    if place is None or not (place / _NOTE).exists():
+        return None
+    found = json.loads((place / _NOTE).read_text(encoding="utf-8"))
+    return found if isinstance(found, dict) else None
+
+
 def last_offsets(folder: str | Path) -> dict[str, Any] | None:
     """The offset that the last *committed* batch of a stream ended at, from Spark's own files.
 

@@ -21,34 +21,54 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
+from rocketwire.spark.pipelines.archive_files import bring_to_disk, escape
+
 _log = logging.getLogger("rocketwire.spark")
 
 _SMALL: Final = 64 * 1024 * 1024
 _TARGET: Final = 256 * 1024 * 1024
 _FEW: Final = 2
+#: In a day's folder while it is exchanged: the names of the files that the new ones replace.
+_LISTED: Final = ".compacted"
 _HERE: Final = -100  # AT_FDCWD
 _EXCHANGE: Final = 2  # RENAME_EXCHANGE
 
 
-def compact(folder: str | Path, *, today: str | None = None) -> int:
+def compact(
+    folder: str | Path, *, topics: Iterable[str] | None = None, today: str | None = None
+) -> int:
     """Join small files of days that are over; returns how many files that made fewer.
+
+    The caller holds the archive's lock.
 
     Args:
         folder: the archive.
+        topics: whose days; of all topics that the folder has by default.
         today: the first day that is still open, ``2026-01-31``; the present one (UTC) by default.
     """
     if "://" in str(folder):
         return 0
     root = Path(folder).resolve()
     first_open = today or datetime.now(UTC).strftime("%Y-%m-%d")
+    own = None if topics is None else {f"topic={escape(topic)}" for topic in topics}
     saved = 0
     workshop = root.with_name(f".{root.name}.compacting")
-    # What a crash left behind: nothing in there is not elsewhere, too.
-    shutil.rmtree(workshop, ignore_errors=True)
+    _tidy_up(root, workshop)
     for day in sorted(root.glob("topic=*/date=*")):
-        if day.name.removeprefix("date=") < first_open:
+        is_mine = own is None or day.parent.name in own
+        if is_mine and day.name.removeprefix("date=") < first_open:
             saved += _compact_day(day, workshop)
     return saved
+
+
+def _tidy_up(root: Path, workshop: Path) -> None:
+    """Remove what a crash left behind, once what came late is back in its place."""
+    for place in sorted(workshop.glob("topic=*/date=*")):
+        before = place / _LISTED
+        if before.exists():
+            listed = set(before.read_text(encoding="utf-8").splitlines())
+            _bring_back(place, root / place.parent.name / place.name, listed)
+    shutil.rmtree(workshop, ignore_errors=True)
 
 
 def _compact_day(day: Path, workshop: Path) -> int:
@@ -56,7 +76,7 @@ def _compact_day(day: Path, workshop: Path) -> int:
     small = [path for path in files if path.stat().st_size < _SMALL]
     if len(small) < _FEW:
         return 0
-    making = workshop / day.name
+    making = workshop / day.parent.name / day.name
     try:
         making.mkdir(parents=True)
     except OSError as error:
@@ -67,11 +87,30 @@ def _compact_day(day: Path, workshop: Path) -> int:
         for path in files:
             if path not in small:
                 (making / path.name).hardlink_to(path)
+        # The originals go after this, so what replaces them must outlive a loss of power.
+        for path in making.glob("*.parquet"):
+            bring_to_disk(path)
+        # Where the old folder will be, for the look after the exchange, or after a crash.
+        listed = {path.name for path in files}
+        bring_to_disk(making)
+        (day / _LISTED).write_text("\n".join(sorted(listed)), encoding="utf-8")
         if not _exchange(making, day):
+            (day / _LISTED).unlink()
             return 0
+        bring_to_disk(day.parent)
+        _bring_back(making, day, listed)
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
     return len(small) - made
+
+
+def _bring_back(left: Path, day: Path, listed: set[str]) -> None:
+    """A look after the exchange: what came into the old folder meanwhile goes into the new one."""
+    for path in sorted(left.iterdir()):
+        if path.name not in listed and path.name != _LISTED:
+            _log.warning("%s came while its day was compacted, and is kept", path.name)
+            path.rename(day / path.name)
+    bring_to_disk(day)
 
 
 def _join(files: Iterable[Path], target: Path) -> int:

@@ -190,7 +190,7 @@ class _Job:
         elif files and (marked := _with_file(frame, mapping)) is not None:
             self._parting, self._messages = "files", marked
         described = {"topic": self._options.topic, **mapping.described()}
-        described |= {"parting": self._parting, "stamp": self._options.stamp_rows}
+        described |= {"parting": self._parting, "stamp": self._options.stamp_rows != "false"}
         inputs = fingerprint(spark, files) if state is not None else {}
         self._state = PublishState.open(state, described, inputs)
         self._name: str = self._state.remember(

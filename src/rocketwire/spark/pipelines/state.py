@@ -101,20 +101,34 @@ class PublishState:
         path = self._folder / "parts.jsonl"
         if not path.exists():
             return []
-        found = []
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue  # a line cut short by a crash: its part is done again
-        return found
+        content = path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            # A line cut short by a crash: its part is done again. It goes, or the next line would be
+            # written behind it and be lost with it.
+            with path.open("r+b") as file:
+                file.truncate(len(whole))
+                os.fsync(file.fileno())
+        return [part for line in whole.splitlines() if (part := _part(line)) is not None]
 
     def _write_job(self) -> None:
         if self._folder is None:
             return
         draft = self._folder / "job.json.draft"
-        draft.write_text(json.dumps(self._job, indent=1, sort_keys=True), encoding="utf-8")
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(self._job, indent=1, sort_keys=True))
+            file.flush()
+            os.fsync(file.fileno())
         draft.replace(self._folder / "job.json")
+
+
+def _part(line: bytes) -> dict[str, Any] | None:
+    """A part from its line; None when a disk damaged it, and the part is done again."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("part"), str) else None
 
 
 def _compare(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark.offsets import StreamOffset
+from rocketwire.spark.options import write_options
 from rocketwire.spark.pipelines.bodies import body_schema, parsed
 from rocketwire.spark.pipelines.checkpoint import (
+    checkpoint_note,
     claim_checkpoint,
     default_checkpoint,
     last_offsets,
@@ -22,14 +25,17 @@ from rocketwire.spark.pipelines.checkpoint import (
 from rocketwire.spark.pipelines.connection import require, source_options
 from rocketwire.spark.pipelines.dataset import first_line
 from rocketwire.spark.pipelines.missing import missing_after
-from rocketwire.spark.schema import check_write
+from rocketwire.spark.pipelines.without_repeats import start_without_repeats
+from rocketwire.spark.schema import check_row_ids, check_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_log = logging.getLogger("rocketwire.spark")
+
 #: Columns of the message that was read which go over to the one that is written.
-PASSED_ON: Final = ("keys", "tags", "shardingKey")
+PASSED_ON: Final = ("keys", "tags", "shardingKey", "rowId")
 _WRITABLE: Final = (
     "body", "keys", "tags", "shardingKey", "topic", "properties", "flag", "delayLevel",
     "deliverAt", "rowId", "targetBroker", "targetQueueId",
@@ -68,6 +74,7 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     checkpoint: str | Path | None = None,
     force: bool = False,
     dead_letter: str | None = None,
+    repeats_within: str | None = "1 hour",
     follow: bool = False,
     dry_run: bool = False,
     options: Mapping[str, str] | None = None,
@@ -90,6 +97,8 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
         checkpoint: the folder that remembers how far the stream is.
         force: go on with a checkpoint whose statement has changed.
         dead_letter: a topic for rows that can't be written; without it they fail the stream.
+        repeats_within: messages that were written twice by a task that was tried again are dropped
+            if the repeat is read so soon after the first; None keeps all of them, and needs no state.
         follow: go on for ever, instead of until the present end.
         dry_run: write nothing, and show the schema and the first ten rows.
         options: of the data source ``rocketmq``, for reading and writing.
@@ -111,21 +120,45 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
 
     def change(messages: DataFrame) -> DataFrame:
         prepared = messages if learned is None else parsed(messages, learned)
-        return as_messages(apply_change(spark, prepared, sql, function), target)
+        return as_messages(
+            apply_change(spark, prepared, sql, function), settings | {"topic": target}
+        )
 
     if dry_run:
         return _dry_run(spark, source, settings, change)
     place = str(checkpoint or default_checkpoint("transform", source, target))
     changed = sql if sql is not None else _name_of(function)
-    claim_checkpoint(place, {"source": source, "target": target, "statement": changed}, force=force)
+    within = _settled(place, repeats_within)
+    claim_checkpoint(
+        place,
+        {"source": source, "target": target, "statement": changed, "repeatsWithin": within},
+        force=force,
+    )
     read = spark.readStream.format("rocketmq").options(
         **settings, topics=source, startingOffsets=start
     )
-    done, progress = _run(
-        change(read.load()), settings, target, place, dead_letter, follow=follow, on_start=on_start
-    )
+    with _Start(spark, settings, target, place, dead_letter, follow=follow) as begin:
+        if within is None:
+            query = begin(change(read.load()))
+        else:
+            query = start_without_repeats(spark, read.load(), within, change, begin)
+        done = begin.finish(query, on_start)
     known = StreamOffset.from_json(offset).offsets if (offset := last_offsets(place)) else ()
-    return replace(done, missing=missing_after(spark, settings, source, progress, known))
+    missing = missing_after(spark, settings, source, query.lastProgress, known)
+    return replace(done, missing=missing)
+
+
+def _settled(checkpoint: str, within: str | None) -> str | None:
+    """Within what time repeats are dropped; a stream that began without state goes on without."""
+    note = checkpoint_note(checkpoint)
+    if note is not None and "repeatsWithin" not in note and within is not None:
+        _log.warning(
+            "checkpoint %s is of a release that kept repeats of its source, and goes on so; "
+            "a new checkpoint drops them",
+            checkpoint,
+        )
+        return None
+    return within
 
 
 def _name_of(function: Any) -> str:
@@ -180,7 +213,7 @@ def _select(spark: SparkSession, sql: str) -> DataFrame:
         return result
 
 
-def as_messages(result: DataFrame, target: str) -> DataFrame:
+def as_messages(result: DataFrame, settings: Mapping[str, str]) -> DataFrame:
     """A result as rows that can be written: a body, and what goes over from the source."""
     from pyspark.sql import functions as f
 
@@ -200,7 +233,9 @@ def as_messages(result: DataFrame, target: str) -> DataFrame:
     for name in marked:
         columns.setdefault(name.removeprefix(_MARK), f.col(name))
     chosen = result.select(*(column.alias(name) for name, column in columns.items()))
-    check_write(chosen.schema, topic_given=bool(target))
+    options = write_options({name.lower(): value for name, value in settings.items()})
+    check_write(chosen.schema, topic_given=options.topic is not None)
+    check_row_ids(chosen.schema, options)
     return chosen
 
 
@@ -211,48 +246,66 @@ def _dry_run(
     change: Callable[[DataFrame], DataFrame],
 ) -> TransformResult:
     read = spark.read.format("rocketmq").options(**settings, topics=source)
-    changed = change(read.load())
+    changed = change(read.load()).drop("rowId")
     rows = tuple(row.asDict(recursive=True) for row in changed.limit(10).collect())
     return TransformResult(schema=changed.schema.simpleString(), sample=rows)
 
 
-def _run(
-    messages: DataFrame,
-    settings: Mapping[str, str],
-    target: str,
-    checkpoint: str,
-    dead_letter: str | None,
-    *,
-    follow: bool,
-    on_start: Callable[[StreamingQuery], None] | None,
-) -> tuple[TransformResult, Any]:
-    began = time.monotonic()
-    # Spark remembers the progress of 100 batches; the counts below need all of them.
-    messages.sparkSession.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
-    with tempfile.TemporaryDirectory(prefix="rocketwire-") as folder:
-        summary = Path(folder) / "summary.jsonl"
-        options = dict(settings) | {"topic": target, "summaryFile": str(summary)}
+class _Start:
+    """Starts the stream that writes, and tells what it did."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Mapping[str, str],
+        target: str,
+        checkpoint: str,
+        dead_letter: str | None,
+        *,
+        follow: bool,
+    ) -> None:
+        self._began = time.monotonic()
+        self._checkpoint = checkpoint
+        self._follow = follow
+        self._folder = tempfile.TemporaryDirectory(prefix="rocketwire-")
+        self._summary = Path(self._folder.name) / "summary.jsonl"
+        self._options = dict(settings) | {"topic": target, "summaryFile": str(self._summary)}
         if dead_letter is not None:
-            options |= {"onBadRow": "deadletter", "deadLetterTopic": dead_letter}
-        writer = messages.writeStream.format("rocketmq").options(**options)
-        writer = writer.option("checkpointLocation", checkpoint)
-        query = (writer if follow else writer.trigger(availableNow=True)).start()
+            self._options |= {"onBadRow": "deadletter", "deadLetterTopic": dead_letter}
+        # Spark remembers the progress of 100 batches; the counts below need all of them.
+        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def __call__(self, messages: DataFrame) -> StreamingQuery:
+        """Start."""
+        writer = messages.writeStream.format("rocketmq").options(**self._options)
+        writer = writer.option("checkpointLocation", self._checkpoint)
+        return (writer if self._follow else writer.trigger(availableNow=True)).start()
+
+    def finish(
+        self, query: StreamingQuery, on_start: Callable[[StreamingQuery], None] | None
+    ) -> TransformResult:
+        """Wait for the end."""
         try:
             if on_start is not None:
                 on_start(query)
             query.awaitTermination()
         finally:
             query.stop()
-        lines = summary.read_text(encoding="utf-8").splitlines() if summary.exists() else []
+        path = self._summary
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         # A batch that was repeated tells of itself twice; its last word counts.
         batches = {batch["batch"]: batch for batch in map(json.loads, lines)}
-        read = sum(progress.numInputRows for progress in query.recentProgress)
-    result = TransformResult(
-        rows_read=read,
-        rows_written=sum(batch["rows"] for batch in batches.values()),
-        bad_rows=sum(batch["badRows"] for batch in batches.values()),
-        batches=len(batches),
-        seconds=time.monotonic() - began,
-        checkpoint=checkpoint,
-    )
-    return result, query.lastProgress
+        return TransformResult(
+            rows_read=sum(progress.numInputRows for progress in query.recentProgress),
+            rows_written=sum(batch["rows"] for batch in batches.values()),
+            bad_rows=sum(batch["badRows"] for batch in batches.values()),
+            batches=len(batches),
+            seconds=time.monotonic() - self._began,
+            checkpoint=self._checkpoint,
+        )
