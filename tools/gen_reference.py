@@ -20,6 +20,7 @@ from rocketwire import config, errors, fault_policy
 from rocketwire.cli.application import COMMANDS, app
 from rocketwire.cli.failures import FAILED, INTERRUPTED, MISUSED, OK
 from rocketwire.consumer_config import ConsumerConfig
+from rocketwire.simple_consumer_config import SimpleConsumerConfig
 from rocketwire.telemetry_config import TelemetryConfig
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
@@ -264,6 +265,8 @@ def configuration() -> str:
         _settings_table(config.ReaderConfig, config.ClientConfig),
         "## Consumer and AsyncConsumer\n",
         _settings_table(ConsumerConfig, config.ClientConfig),
+        "## SimpleConsumer and AsyncSimpleConsumer\n",
+        _settings_table(SimpleConsumerConfig, config.ClientConfig),
         "## FaultPolicy\n",
         (
             "`FaultPolicy()` is on by default; `FaultPolicy.java4()` and `FaultPolicy.java5()` follow "

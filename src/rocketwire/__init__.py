@@ -44,25 +44,33 @@ if TYPE_CHECKING:
     from rocketwire.aio.consumer import AsyncConsumer
     from rocketwire.aio.producer import AsyncProducer
     from rocketwire.aio.reader import AsyncReader
+    from rocketwire.aio.simple_consumer import AsyncReceivedMessage, AsyncSimpleConsumer
     from rocketwire.core.send_back import Retry
     from rocketwire.sync.consumer import Consumer
     from rocketwire.sync.producer import Producer
     from rocketwire.sync.reader import Reader
+    from rocketwire.sync.simple_consumer import ReceivedMessage, SimpleConsumer
 
 _LAZY = {
     "AsyncConsumer": "rocketwire.aio.consumer",
     "AsyncProducer": "rocketwire.aio.producer",
     "AsyncReader": "rocketwire.aio.reader",
+    "AsyncReceivedMessage": "rocketwire.aio.simple_consumer",
+    "AsyncSimpleConsumer": "rocketwire.aio.simple_consumer",
     "Consumer": "rocketwire.sync.consumer",
     "Producer": "rocketwire.sync.producer",
     "Reader": "rocketwire.sync.reader",
+    "ReceivedMessage": "rocketwire.sync.simple_consumer",
     "Retry": "rocketwire.core.send_back",
+    "SimpleConsumer": "rocketwire.sync.simple_consumer",
 }
 
 __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncReader",
+    "AsyncReceivedMessage",
+    "AsyncSimpleConsumer",
     "Attempt",
     "AutoBatch",
     "BrokerError",
@@ -85,6 +93,7 @@ __all__ = [
     "Producer",
     "ProtocolError",
     "Reader",
+    "ReceivedMessage",
     "RemoteProtocolError",
     "RequestTimeoutError",
     "Retry",
@@ -95,6 +104,7 @@ __all__ = [
     "SendStatus",
     "SendTimeoutError",
     "ServiceNotAvailableError",
+    "SimpleConsumer",
     "StoredMessage",
     "SystemBusyError",
     "TelemetryConfig",

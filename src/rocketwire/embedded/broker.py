@@ -24,6 +24,7 @@ from rocketwire.embedded.handlers import all_handlers
 from rocketwire.embedded.journal import Journal
 from rocketwire.embedded.offsets import GroupTable, OffsetTable
 from rocketwire.embedded.options import BrokerOptions, check_name, parse_delays
+from rocketwire.embedded.pops import Pops
 from rocketwire.embedded.pulls import HeldPulls
 from rocketwire.embedded.register_body import encode_register_body
 from rocketwire.embedded.registration import Registrar, split_address
@@ -33,11 +34,12 @@ from rocketwire.embedded.server import Server
 from rocketwire.embedded.store import Draft, MessageStore, StoreError
 from rocketwire.embedded.store.disk import Disk
 from rocketwire.embedded.store.layout import SCHEDULE_TOPIC, Appended
-from rocketwire.embedded.topics import TopicTable
+from rocketwire.embedded.topics import RETRY_PREFIX, TopicTable
 from rocketwire.embedded.transactions import Transactions
 from rocketwire.wire.codes import Permission, RequestCode
 from rocketwire.wire.command import JSON, Command
 from rocketwire.wire.message_id import MessageIdMaker
+from rocketwire.wire.pop import ANY_QUEUE
 
 _log: Final = logging.getLogger("rocketwire.embedded")
 _READ_WRITE: Final = Permission.READ | Permission.WRITE
@@ -69,6 +71,8 @@ class Broker(Server):
     clients: ClientTable
     locks: QueueLocks
     pulls: HeldPulls
+    held_pops: HeldPulls
+    pops: Pops
     schedule: DelaySchedule
     transactions: Transactions
     commit: GroupCommit
@@ -147,6 +151,7 @@ class Broker(Server):
         await self._registrar.start()
         self.schedule.start()
         self.transactions.start()
+        self.pops.start()
         self._later(_UPKEEP, self._upkeep)
         self.kick_index()
 
@@ -176,6 +181,8 @@ class Broker(Server):
         self.clients = ClientTable(self._notify_members)
         self.locks = QueueLocks()
         self.pulls = HeldPulls(self.loop, options.held_pulls)
+        self.held_pops = HeldPulls(self.loop, options.held_pulls)
+        self.pops = Pops(self, config / "pops.json")
         self.commit = GroupCommit(self.store, self.loop, options.flush_interval)
         self.schedule = DelaySchedule(self, config / "delayOffset.json")
         self.transactions = Transactions(self)
@@ -190,6 +197,7 @@ class Broker(Server):
         with contextlib.suppress(StoreError):
             self.offsets.save()
             self.schedule.save()
+            self.pops.save()
             self.topics.save()
         self.store.close()
 
@@ -206,7 +214,9 @@ class Broker(Server):
             self._registrar = None
         self.schedule.stop()
         self.transactions.stop()
+        self.pops.stop()
         self.pulls.clear()
+        self.held_pops.clear()
         self.shut()
         for timer in self._timers:
             timer.cancel()
@@ -218,6 +228,7 @@ class Broker(Server):
         super().lost(connection)
         if self.running:
             self.pulls.forget(connection=connection)
+            self.held_pops.forget(connection=connection)
             self.clients.lost(connection)
 
     # Time
@@ -228,12 +239,14 @@ class Broker(Server):
 
     def seconds_left(self) -> float | None:
         """Until something is due by the broker's clock; None when nothing waits."""
-        waits = (self.schedule.seconds_left(), self.schedule.wheel.seconds_left())
+        sources = (self.schedule, self.schedule.wheel, self.pops)
+        waits = [source.seconds_left() for source in sources]
         return min((left for left in waits if left is not None), default=None)
 
     def do_due(self) -> int:
         """Do at once what is due by the broker's clock; returns how much that was."""
-        return self.schedule.do_due() + self.schedule.wheel.do_due() + self.transactions.do_due()
+        sources = (self.schedule, self.schedule.wheel, self.pops, self.transactions)
+        return sum(source.do_due() for source in sources)
 
     def _later(self, seconds: float, action: Any) -> None:
         def run() -> None:
@@ -251,6 +264,7 @@ class Broker(Server):
         try:
             self.offsets.save()
             self.schedule.save()
+            self.pops.save()
             self.topics.save_pending()
             self.groups.save_pending()
             self.store.retain(
@@ -278,10 +292,20 @@ class Broker(Server):
         """Something new is in a queue."""
         self.messages_in += 1
         self.pulls.arrived(topic, queue_id)
+        if self.held_pops:
+            self._wake_pops(topic)
         if topic == SCHEDULE_TOPIC:
             self.schedule.arrived(queue_id)
         if not self._indexing:
             self.kick_index()
+
+    def _wake_pops(self, topic: str) -> None:
+        """Those who wait for a topic wait for its retry topics, too."""
+        self.held_pops.arrived(topic, ANY_QUEUE)
+        if topic.startswith(RETRY_PREFIX):
+            for wanted in self.held_pops.topics():
+                if topic.endswith(("_" + wanted, "+" + wanted)):
+                    self.held_pops.arrived(wanted, ANY_QUEUE)
 
     def message_id(self, log_offset: int) -> str:
         """The offset id of a message of this broker."""
@@ -295,6 +319,7 @@ class Broker(Server):
         """Forget a topic, its messages and what was consumed of it."""
         self.topics.delete(topic)
         self.offsets.forget(topic=topic)
+        self.pops.forget(topic=topic)
         self.store.delete_topic(topic)
 
     def kick_index(self) -> None:

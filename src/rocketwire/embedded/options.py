@@ -53,6 +53,8 @@ class BrokerOptions:
         held_pulls: pulls that may wait at one time.
         property_filter: whether consumers may filter by SQL92; Apache's ``enablePropertyFilter``,
             which is off there by default.
+        retry_topic_v2: whether messages that were not acknowledged go to retry topics of the new
+            name, ``%RETRY%group+topic``; both names are read.
         retention: age at which log files are deleted; None keeps them.
         retention_bytes: log files are deleted beyond this; None keeps them.
         disk_limit: bytes after which the disk counts as full; None for the real limit.
@@ -76,6 +78,7 @@ class BrokerOptions:
     pull_bytes: int = 256 * 1024
     held_pulls: int = 10_000
     property_filter: bool = True
+    retry_topic_v2: bool = False
     retention: float | None = 72 * 3600.0
     retention_bytes: int | None = None
     disk_limit: int | None = None

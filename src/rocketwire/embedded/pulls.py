@@ -40,6 +40,10 @@ class HeldPulls:
         """Whether no more can be held."""
         return self._count >= self._limit
 
+    def topics(self) -> set[str]:
+        """Those that pulls are held for."""
+        return {topic for topic, _ in self._held}
+
     def hold(self, key: tuple[str, int], pull: HeldPull, seconds: float) -> None:
         """Keep a pull until something comes."""
         self._held.setdefault(key, []).append(pull)

@@ -89,6 +89,12 @@ class RequestCode:
     QUERY_ASSIGNMENT: Final = 400
     GET_BROKER_MEMBER_GROUP: Final = 901
     BROKER_HEARTBEAT: Final = 904
+    # Too large for a binary header, which has 16 bits for them: these travel with JSON headers.
+    POP_MESSAGE: Final = 200050
+    ACK_MESSAGE: Final = 200051
+    CHANGE_MESSAGE_INVISIBLE_TIME: Final = 200053
+    NOTIFICATION: Final = 200054
+    BATCH_ACK_MESSAGE: Final = 200151
 
 
 class ResponseCode:
@@ -124,6 +130,8 @@ class ResponseCode:
     CONSUMER_NOT_ONLINE: Final = 206
     CONSUME_MESSAGE_TIMEOUT: Final = 207
     NO_MESSAGE: Final = 208
+    POLLING_FULL: Final = 209
+    POLLING_TIMEOUT: Final = 210
     FLOW_CONTROL: Final = 215
     NOT_LEADER_FOR_QUEUE: Final = 501
     ILLEGAL_OPERATION: Final = 604

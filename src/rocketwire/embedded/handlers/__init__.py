@@ -18,6 +18,7 @@ def all_handlers(broker: Broker) -> dict[int, Handler]:
         groups,
         messages,
         offsets,
+        pop,
         pull,
         recall,
         reply,
@@ -30,7 +31,7 @@ def all_handlers(broker: Broker) -> dict[int, Handler]:
     table: dict[int, Handler] = {}
     families = (
         send, pull, offsets, clients, messages, topics, groups, retry, transactions, reply, admin,
-        recall,
+        recall, pop,
     )  # fmt: skip
     for family in families:
         table |= family.handlers(broker)

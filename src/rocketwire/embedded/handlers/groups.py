@@ -78,6 +78,7 @@ class GroupHandler:
         self._broker.groups.delete(name)
         if call.ext.get("cleanOffset") == "true":
             self._broker.offsets.forget(group=name)
+            self._broker.pops.forget(group=name)
         return Answer()
 
     # Who is there

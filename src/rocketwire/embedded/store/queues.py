@@ -13,7 +13,7 @@ from rocketwire.embedded.store.disk import Disk, OpenFiles
 from rocketwire.embedded.store.failures import MessageRefusedError
 
 # A topic is the name of a folder: anything else could leave the store.
-_SAFE: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+_SAFE: Final = re.compile(r"[%|+a-zA-Z0-9_-]{1,255}")
 
 
 class QueueTable:

@@ -1,0 +1,189 @@
+"""The asyncio simple consumer: receive messages, work on them, acknowledge them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from rocketwire.aio.client import AsyncClient
+from rocketwire.core.read_arguments import check_topic
+from rocketwire.core.receive import Receiver, become
+from rocketwire.errors import ConfigError, InvalidMessageError
+from rocketwire.message import StoredMessage
+from rocketwire.registry import make_config
+from rocketwire.simple_consumer_config import (
+    LONGEST_INVISIBLE,
+    SimpleConsumerConfig,
+    check_receive,
+    check_span,
+    expression_of,
+)
+from rocketwire.wire.client_bodies import Subscription
+from rocketwire.wire.pop import Receipt
+
+
+class AsyncReceivedMessage(StoredMessage):
+    """A message that was received: this member's for a while, and then anybody's again."""
+
+    __slots__ = ("_consumer", "_receipt")
+
+    _consumer: AsyncSimpleConsumer
+    _receipt: Receipt
+
+    @property
+    def delivery_attempt(self) -> int:
+        """How often it was received, this time included: 1 the first time."""
+        return self.reconsume_times + 1
+
+    async def ack(self) -> None:
+        """Be done with it: it does not come again.
+
+        Raises:
+            TransportError: the broker could not be reached; it may come again.
+            BrokerError: the broker refused.
+        """
+        await self._consumer.acknowledge([self])
+
+    async def extend(self, seconds: float | str) -> None:
+        """Keep it for so long from now on.
+
+        Raises:
+            BrokerError: its time was over.
+            TransportError: the broker could not be reached.
+        """
+        span = check_span("seconds", seconds, least=0.001, most=LONGEST_INVISIBLE)
+        await self._change(span)
+
+    async def release(self, after: float | str = 0.0) -> None:
+        """Give it back: any member may receive it after so long.
+
+        Raises:
+            BrokerError: its time was over.
+            TransportError: the broker could not be reached.
+        """
+        await self._change(check_span("after", after, least=0.0, most=LONGEST_INVISIBLE))
+
+    async def _change(self, seconds: float) -> None:
+        receipt = await self._consumer._change(self._receipt, self.topic, seconds)  # noqa: SLF001
+        object.__setattr__(self, "_receipt", receipt)
+
+
+class AsyncSimpleConsumer(AsyncClient[SimpleConsumerConfig]):
+    """Receives messages and acknowledges them one by one, in any order.
+
+    The twin of ``SimpleConsumer``, with the same names. Any number of members of a group share any number of queues. A message is invisible to the others
+    while one works on it; when that one dies, or its time is over, the message comes again. Any
+    number of tasks may use one consumer. It needs brokers of RocketMQ 5.
+
+    Args:
+        name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
+        group: the consumer group.
+        start: where a new group begins: ``earliest``, ``latest``, an aware datetime or epoch seconds.
+        config: further settings as a mapping; ``options`` are stronger.
+        **options: the settings, see the reference of ``SimpleConsumerConfig``.
+    """
+
+    _what = "simple consumer"
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        group: str | None = None,
+        start: Any = None,
+        config: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        if start is not None:
+            options["start"] = start
+        super().__init__(make_config(SimpleConsumerConfig, name_servers, group, config, options))
+        self._subscriptions: list[Subscription] = []
+
+    def subscribe(
+        self, topic: str, tags: str | Iterable[str] = "*", *, sql: str | None = None
+    ) -> Self:
+        """Want the messages of a topic: all, those with some tags, or those that an expression fits.
+
+        Args:
+            topic: its name.
+            tags: ``*``, ``TagA || TagB``, or a list of tags.
+            sql: an SQL92 expression over properties, which the brokers evaluate.
+        """
+        check_topic(topic)
+        expression, kind = expression_of(tags, sql)
+        subscription = Subscription(topic, expression, kind=kind)
+        self._subscriptions.append(subscription)
+        if self._state == "running":
+            self._receiver.subscribe(subscription)
+        return self
+
+    def _opened(self) -> None:
+        self._receiver = Receiver(self._instance, self._config.group, self._config.start)
+        for subscription in self._subscriptions:
+            self._receiver.subscribe(subscription)
+
+    async def start(self) -> Self:
+        """Make it ready; what was subscribed to is checked by the brokers.
+
+        Raises:
+            ClientClosedError: it was shut down.
+            ConfigError: a broker can't read an expression.
+            TopicNotFoundError: a topic is unknown.
+        """
+        is_new = self._state == "new"
+        await super().start()
+        if is_new and self._receiver.has_subscriptions:
+            try:
+                await self._run(self._receiver.prepare())
+            except BaseException:
+                await self.shutdown()
+                raise
+        return self
+
+    async def receive(
+        self, count: int = 32, *, wait: float | str = 15.0, invisible: float | str = 60.0
+    ) -> list[AsyncReceivedMessage]:
+        """Up to so many messages; none when nothing came in time.
+
+        Args:
+            count: how many at most.
+            wait: seconds to wait for the first one.
+            invisible: seconds for which nobody else gets them.
+
+        Raises:
+            ConfigError: nothing was subscribed to.
+            TransportError: no broker could be reached.
+            BrokerError: a broker refused.
+        """
+        most, seconds, unseen = check_receive(count, wait, invisible)
+        self._check_loop()
+        if not self._receiver.has_subscriptions:
+            raise ConfigError("nothing is subscribed to: call subscribe('topic') first")
+        taken = await self._run(self._receiver.receive(most, seconds, unseen))
+        return [
+            become(item, AsyncReceivedMessage, _consumer=self, _receipt=item.receipt)
+            for item in taken
+        ]
+
+    async def acknowledge(self, messages: Iterable[AsyncReceivedMessage]) -> None:
+        """Be done with several messages: in one request for each broker, where it has that.
+
+        Raises:
+            InvalidMessageError: one of them was not received.
+            TransportError: a broker could not be reached; its messages may come again.
+            BrokerError: a broker refused.
+        """
+        receipts = [(_receipt_of(message), message.topic) for message in messages]
+        self._check_loop()
+        await self._run(self._receiver.acknowledge(receipts))
+
+    async def _change(self, receipt: Receipt, topic: str, seconds: float) -> Receipt:
+        self._check_loop()
+        return await self._run(self._receiver.change(receipt, topic, seconds))
+
+
+def _receipt_of(message: Any) -> Receipt:
+    receipt = getattr(message, "_receipt", None)
+    if not isinstance(receipt, Receipt):
+        raise InvalidMessageError(f"{message!r:.80} was not received: give messages of receive()")
+    return receipt

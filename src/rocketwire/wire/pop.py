@@ -1,0 +1,290 @@
+"""Receive and acknowledge ("POP"): the fields of its requests, and receipts.
+
+A receipt says which delivery of which message is meant. A client gets one with each message, and
+gives it back with what it wants: acknowledge, or change for how long the message is invisible.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from rocketwire.errors import RemoteProtocolError
+from rocketwire.wire.headers import int_field, text_field
+from rocketwire.wire.lenient_json import dumps
+
+RETRY_PREFIX: Final = "%RETRY%"
+#: Where a queue is popped for the first time by a group that has no offset: its first message.
+FROM_FIRST: Final = 0
+#: The queue id that means all queues of a topic.
+ANY_QUEUE: Final = -1
+#: Brokers give no more at once.
+MOST: Final = 32
+_PARTS: Final = 8
+
+
+def retry_topics(topic: str, group: str) -> tuple[str, str]:
+    """Where messages of a topic come again for a group: by the old name and by the new one.
+
+    >>> retry_topics("orders", "billing")
+    ('%RETRY%billing_orders', '%RETRY%billing+orders')
+    """
+    return f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}"
+
+
+def topic_mark(topic: str) -> str:
+    """Which sort of topic it is: ``0`` an ordinary one, ``1`` or ``2`` one of the retry topics."""
+    if not topic.startswith(RETRY_PREFIX):
+        return "0"
+    return "2" if "+" in topic else "1"
+
+
+class Receipt(NamedTuple):
+    """One delivery of one message."""
+
+    start: int
+    pop_ms: int
+    invisible_ms: int
+    revive_queue: int
+    mark: str
+    broker: str
+    queue_id: int
+    offset: int
+
+    def encode(self) -> str:
+        """As brokers want it back."""
+        return " ".join(map(str, self))
+
+    def topic(self, topic: str, group: str) -> str:
+        """The topic that the message really lies in."""
+        if self.mark == "0":
+            return topic
+        return retry_topics(topic, group)[self.mark == "2"]
+
+
+def decode_receipt(text: str) -> Receipt:
+    """A receipt from its text.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    parts = text.split(" ")
+    numbers = [*parts[:4], *parts[6:8]]
+    if len(parts) != _PARTS or not all(n.removeprefix("-").isdecimal() for n in numbers):
+        raise RemoteProtocolError(f"a receipt is {text[:80]!r}: eight words are expected")
+    start, pop_ms, invisible_ms, revive_queue, queue_id, offset = map(int, numbers)
+    return Receipt(start, pop_ms, invisible_ms, revive_queue, parts[4], parts[5], queue_id, offset)
+
+
+# Requests
+
+
+def pop_fields(
+    *,
+    group: str,
+    topic: str,
+    count: int,
+    invisible_ms: int,
+    poll_ms: int,
+    expression: str = "*",
+    kind: str = "TAG",
+) -> dict[str, str]:
+    """Messages of any queue of a topic on one broker."""
+    return {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": str(ANY_QUEUE),
+        "maxMsgNums": str(count),
+        "invisibleTime": str(invisible_ms),
+        "pollTime": str(poll_ms),
+        # The broker takes its own time for 0: clocks that differ would make it refuse.
+        "bornTime": "0",
+        "initMode": str(FROM_FIRST),
+        "expType": kind,
+        "exp": expression,
+        "order": "false",
+    }
+
+
+def ack_fields(receipt: Receipt, topic: str, group: str) -> dict[str, str]:
+    """One message is done with. ``topic`` is the one that users know."""
+    return {
+        "consumerGroup": group,
+        "topic": receipt.topic(topic, group),
+        "queueId": str(receipt.queue_id),
+        "extraInfo": receipt.encode(),
+        "offset": str(receipt.offset),
+    }
+
+
+def change_fields(receipt: Receipt, topic: str, group: str, invisible_ms: int) -> dict[str, str]:
+    """One message stays invisible for so long from now on."""
+    return ack_fields(receipt, topic, group) | {"invisibleTime": str(invisible_ms)}
+
+
+def batch_ack_body(receipts: Iterable[tuple[Receipt, str]], broker: str, group: str) -> bytes:
+    """Several messages of one broker are done with: receipts and the topics that users know."""
+    merged: dict[tuple[Any, ...], tuple[Receipt, str, int]] = {}
+    for receipt, topic in receipts:
+        key = (topic, receipt.mark, receipt.queue_id, receipt.start, receipt.pop_ms)
+        bits = merged[key][2] if key in merged else 0
+        merged[key] = (receipt, topic, bits | 1 << (receipt.offset - receipt.start))
+    acks = [
+        {
+            "c": group,
+            "t": topic,
+            "r": receipt.mark,
+            "so": receipt.start,
+            "q": receipt.queue_id,
+            "rq": receipt.revive_queue,
+            "pt": receipt.pop_ms,
+            "it": receipt.invisible_ms,
+            "b": base64.b64encode(bits.to_bytes(bits.bit_length() // 8 + 1, "little")).decode(),
+        }
+        for receipt, topic, bits in merged.values()
+    ]
+    return dumps({"brokerName": broker, "acks": acks})
+
+
+# Replies
+
+
+class PopReply(NamedTuple):
+    """What a broker tells of the messages that it gives.
+
+    ``starts`` has, by mark of the topic and queue, the offset at which it began to look.
+    """
+
+    pop_ms: int
+    invisible_ms: int
+    revive_queue: int
+    starts: dict[tuple[str, int], int]
+
+    def receipt(self, topic: str, broker: str, queue_id: int, offset: int) -> Receipt:
+        """Of one of the messages; ``topic`` is the one that its record names."""
+        mark = topic_mark(topic)
+        start = self.starts.get((mark, queue_id), offset)
+        return Receipt(
+            min(start, offset), self.pop_ms, self.invisible_ms, self.revive_queue, mark, broker,
+            queue_id, offset,
+        )  # fmt: skip
+
+
+def decode_pop_reply(ext: Mapping[str, str]) -> PopReply:
+    """The fields of a reply that has messages.
+
+    Raises:
+        RemoteProtocolError: one is missing or garbled.
+    """
+    starts: dict[tuple[str, int], int] = {}
+    for item in (ext.get("startOffsetInfo") or "").split(";"):
+        words = item.split(" ")
+        if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal():
+            starts[words[0], int(words[1])] = int(words[2])
+    return PopReply(
+        int_field(ext, "popTime"),
+        int_field(ext, "invisibleTime"),
+        int_field(ext, "reviveQid", 0),
+        starts,
+    )
+
+
+def decode_change_reply(ext: Mapping[str, str], old: Receipt) -> Receipt:
+    """The receipt that counts from now on.
+
+    Raises:
+        RemoteProtocolError: a field is missing or garbled.
+    """
+    return old._replace(
+        start=old.offset,
+        pop_ms=int_field(ext, "popTime"),
+        invisible_ms=int_field(ext, "invisibleTime"),
+        revive_queue=int_field(ext, "reviveQid", old.revive_queue),
+    )
+
+
+# What a broker reads
+
+
+class PopRequest(NamedTuple):
+    """The header of a pop."""
+
+    group: str
+    topic: str
+    queue_id: int
+    most: int
+    invisible_ms: int
+    poll_ms: int
+    from_first: bool
+    expression: str
+    kind: str
+
+
+def decode_pop_request(ext: Mapping[str, str]) -> PopRequest:
+    """The fields of a pop.
+
+    Raises:
+        RemoteProtocolError: one is missing or garbled.
+    """
+    return PopRequest(
+        text_field(ext, "consumerGroup"),
+        text_field(ext, "topic"),
+        int_field(ext, "queueId"),
+        int_field(ext, "maxMsgNums"),
+        int_field(ext, "invisibleTime"),
+        int_field(ext, "pollTime"),
+        int_field(ext, "initMode", FROM_FIRST) == FROM_FIRST,
+        ext.get("exp") or "*",
+        ext.get("expType") or "TAG",
+    )
+
+
+def decode_batch_ack(data: Any) -> list[tuple[str, Receipt, str]]:
+    """Group, receipt and ordinary topic of each message that a batch acknowledges.
+
+    Raises:
+        RemoteProtocolError: it is no such body.
+    """
+    acks = data.get("acks") if isinstance(data, dict) else None
+    if not isinstance(acks, list):
+        raise RemoteProtocolError("field 'acks' is no list: send one")
+    broker = str(data.get("brokerName"))
+    found = []
+    for item in acks:
+        if not isinstance(item, dict):
+            raise RemoteProtocolError("field 'acks' holds something that is no object")
+        fields = {short: item.get(short, item.get(long)) for short, long in _LONG_NAMES.items()}
+        numbers: list[Any] = [fields[name] for name in ("so", "q", "rq", "pt", "it")]
+        if not all(type(number) is int for number in numbers):
+            raise RemoteProtocolError("an acknowledgement lacks a number")
+        start, queue_id, revive_queue, pop_ms, invisible_ms = numbers
+        for bit in _set_bits(fields["b"]):
+            receipt = Receipt(
+                start, pop_ms, invisible_ms, revive_queue, str(fields["r"] or "0"), broker,
+                queue_id, start + bit,
+            )  # fmt: skip
+            found.append((str(fields["c"]), receipt, str(fields["t"])))
+    return found
+
+
+_LONG_NAMES: Final = {
+    "c": "consumerGroup",
+    "t": "topic",
+    "r": "retry",
+    "so": "startOffset",
+    "q": "queueId",
+    "rq": "reviveQueueId",
+    "pt": "popTime",
+    "it": "invisibleTime",
+    "b": "bitSet",
+}
+
+
+def _set_bits(text: Any) -> list[int]:
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raise RemoteProtocolError("field 'b' of an acknowledgement is no base64") from None
+    number = int.from_bytes(data[:8192], "little")
+    return [bit for bit in range(number.bit_length()) if number >> bit & 1]
