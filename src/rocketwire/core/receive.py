@@ -11,6 +11,7 @@ still holds must not wait for that.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,9 +36,9 @@ from rocketwire.wire import headers, pop
 from rocketwire.wire.client_bodies import Subscription
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import JSON, Command, Reply, Request
+from rocketwire.wire.lazy_message import broker_property, messages_in
 from rocketwire.wire.pop import PopReply, Receipt
 from rocketwire.wire.properties import Property
-from rocketwire.wire.stored_message import Record, iter_records, to_stored_message
 
 _log: Final = logging.getLogger("rocketwire.consumer")
 
@@ -50,6 +51,8 @@ _LONGEST_HOLD: Final = 20.0
 _FIRST_REST: Final = 1.0
 _LONGEST_REST: Final = 30.0
 _PAUSE: Final = 0.2
+#: What answers have in which a message brings its receipt along: those from retry topics.
+_RECEIPT: Final = f"{Property.POP_CK}\x01".encode()
 _EMPTY: Final = frozenset(
     {ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCode.PULL_NOT_FOUND}
 )
@@ -280,7 +283,12 @@ class Receiver:
         if reply.code != ResponseCode.SUCCESS:
             raise _refusal(reply, place.broker)
         told = pop.decode_pop_reply(reply.ext)
-        taken = [_take(record, told, place) for record in iter_records(reply.body)]
+        data = bytes(reply.body)
+        has_receipts = _RECEIPT in data
+        taken = [
+            Taken(message, _receipt(message, told, has_own=has_receipts), place.topic)
+            for message in messages_in(data, broker=place.broker)
+        ]
         tags = frozenset(self._subscriptions[place.topic].tags)
         # Brokers compare hashes of tags only. What nobody wants must not come again.
         others = [t for t in taken if tags and t.message.tags not in tags]
@@ -393,17 +401,14 @@ def _shares(places: Sequence[Place], count: int) -> Iterator[tuple[Place, int]]:
         yield place, min(share, pop.MOST)
 
 
-def _take(record: Record, told: PopReply, place: Place) -> Taken:
-    receipt: Receipt | None = None
-    text = record.properties.get(Property.POP_CK)
+def _receipt(message: StoredMessage, told: PopReply, *, has_own: bool) -> Receipt:
+    """What a broker wrote into the message, or what its answer tells of all of them."""
+    text = broker_property(message, Property.POP_CK) if has_own else None
     if text is not None:
-        try:
-            receipt = pop.decode_receipt(text)
-        except RemoteProtocolError:
-            receipt = None
-    if receipt is None:
-        receipt = told.receipt(record.topic, place.broker, record.queue_id, record.queue_offset)
-    return Taken(to_stored_message(record, broker=place.broker), receipt, place.topic)
+        with contextlib.suppress(RemoteProtocolError):
+            return pop.decode_receipt(text)
+    queue = message.queue
+    return told.receipt(queue.topic, queue.broker, queue.id, message.offset)
 
 
 def _refusal(reply: Reply, broker: str) -> RocketMQError:

@@ -55,11 +55,13 @@ def _check_at(
     if reply.code == ResponseCode.SUCCESS:
         return
     what = f"sql of topic {subscription.topic} is {subscription.expression!r}"
+    # Apache's parser lists on many lines what it had expected.
+    remark = " ".join((reply.remark or "no remark").split())
     if reply.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
-        raise ConfigError(f"{what}: broker {queue.broker} can't read it: {reply.remark}")
-    if _SWITCHED_OFF in (reply.remark or ""):
+        raise ConfigError(f"{what}: broker {queue.broker} can't read it: {remark}")
+    if _SWITCHED_OFF in remark:
         raise ConfigError(
             f"{what}: broker {queue.broker} filters by tags only; set enablePropertyFilter=true "
-            f"in its configuration and restart it, or filter in your program ({reply.remark})"
+            f"in its configuration and restart it, or filter in your program ({remark})"
         )
     raise error_for(reply.code, reply.remark, queue.broker)
