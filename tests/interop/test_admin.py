@@ -224,3 +224,9 @@ def test_order_configuration_is_kept_by_the_name_server(meeting: Any):
     mqadmin(meeting, *words, "-m", "put", "-v", "broker-a:4;broker-b:4")
     assert "broker-a:4;broker-b:4" in mqadmin(meeting, *words, "-m", "get")
     mqadmin(meeting, *words, "-m", "delete")
+
+
+def test_the_name_server_shows_its_configuration(meeting: Any):
+    printed = mqadmin(meeting, "getNamesrvConfig")
+    port = meeting.target.name_server.rpartition(":")[2]
+    assert re.search(rf"listenPort\s*=\s*{port}\b", printed), printed

@@ -193,3 +193,15 @@ def test_plain_sends_use_every_broker_and_lose_nothing(meeting: Any):
     assert sum(counts.values()) == 32
     for broker in meeting.target.addresses:
         assert sum(count for (name, _), count in counts.items() if name == broker) > 0
+
+
+@pytest.mark.without("go")
+def test_a_message_is_sent_over_the_vip_channel(meeting: Any):
+    topic = meeting.topic()
+    producer = meeting.producer(options={"vipChannelEnabled": True})
+    for number in range(4):
+        result = meeting.call(
+            "producer.send", producer=producer, message=message(topic, f"vip-{number}")
+        )
+        assert result["status"] == "SEND_OK"
+    assert sorted(wait_for(meeting, topic, 4)) == [f"vip-{number}" for number in range(4)]

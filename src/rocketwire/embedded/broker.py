@@ -91,6 +91,7 @@ class Broker(Server):
         for address in name_servers:
             split_address(address)
         super().__init__(name, journal, **server_options)
+        self.has_fast_port = True
         self.folder = folder
         self.options = options if options is not None else BrokerOptions()
         self.random = random.Random(f"{name}/{server_options.get('seed', 0)}")

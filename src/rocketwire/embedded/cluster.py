@@ -25,7 +25,7 @@ from rocketwire.embedded.nameserver import NameServer
 from rocketwire.embedded.options import BrokerOptions, check_name
 from rocketwire.embedded.progress import wait_idle
 from rocketwire.embedded.remote_control import CONTROL_CODE, FROM_OUTSIDE, RemoteControl
-from rocketwire.embedded.server import check_server
+from rocketwire.embedded.server import FAST_STEP, check_server
 from rocketwire.embedded.store import StoreSizes
 from rocketwire.embedded.topics import DEAD_LETTER_PREFIX, TopicConfig, name_problem
 from rocketwire.errors import ClientClosedError, ConfigError
@@ -182,6 +182,8 @@ class EmbeddedCluster:
             seed=self._seed + 1 + len(self._brokers),
             **self._server_options,
         )
+        # A port that was given to another server is not for a VIP channel.
+        broker.has_fast_port = broker.port - FAST_STEP not in self._ports.values()
         self._brokers[name] = broker
         await broker.start()
 

@@ -52,6 +52,11 @@ class ServerHandle:
         return self._server.port
 
     @property
+    def fast_port(self) -> int | None:
+        """Where it listens for senders besides (the "VIP channel"); None where it does not."""
+        return self._server.fast_port
+
+    @property
     def faults(self) -> tuple[Fault, ...]:
         """Those in force."""
         return self._server.faults.faults

@@ -80,7 +80,20 @@ class NameServer(Server):
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_permission,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
             RequestCode.GET_BROKER_MEMBER_GROUP: self._member_group,
+            RequestCode.GET_NAMESRV_CONFIG: self._own_config,
         }
+
+    def _own_config(self, call: Call) -> Answer:
+        """The configuration in Apache's words, as far as it means something here."""
+        values = {
+            "listenPort": self.port,
+            "bindAddress": self.host,
+            "configStorePath": self._file.path if self._file is not None else "",
+            "scanNotActiveBrokerInterval": int(_SCAN * 1000),
+            "orderMessageEnable": str(self._order_routes).lower(),
+        }
+        text = "".join(f"{name}={value}\n" for name, value in values.items())
+        return Answer(body=(text.encode(),))
 
     async def listen(self) -> None:
         """Accept connections, and watch for brokers that fall silent."""

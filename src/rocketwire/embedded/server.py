@@ -33,6 +33,8 @@ from rocketwire.wire.json_header import encode_json_header
 _log: Final = logging.getLogger("rocketwire.embedded")
 #: Requests that wait for a hanging server to be healed.
 _HELD_LIMIT: Final = 10_000
+#: How far a broker's "VIP channel" is below its port.
+FAST_STEP: Final = 2
 _BUSY_REMARK: Final = (
     "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while (injected fault)"
 )
@@ -102,7 +104,11 @@ class Server:
         self._connection_limit = connection_limit
         self._idle_timeout = idle_timeout
         self._reserved: socket.socket | None = None
+        #: Whether it listens at its port less two, too, as a broker's "VIP channel" does.
+        self.has_fast_port = False
+        self._fast: socket.socket | None = None
         self._listener: asyncio.Server | None = None
+        self._fast_listener: asyncio.Server | None = None
         self._held: deque[Callable[[], None]] = deque()
         self._delays = Delays()
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -123,15 +129,38 @@ class Server:
             ConfigError: the address is not ours, or the port is taken.
         """
         if self._reserved is None:
-            self._reserved = self._bind()
+            self._reserved = self._bind(self.port)
             self.port = self._reserved.getsockname()[1]
+            if self.has_fast_port and self.port > FAST_STEP:
+                self._fast = self._take_fast()
 
-    def _bind(self) -> socket.socket:
+    def _take_fast(self) -> socket.socket | None:
+        """The port less two, if nobody has it."""
+        plain = self._socket()
+        try:
+            plain.bind((self.host, self.port - FAST_STEP))
+        except OSError:
+            _log.debug("%s: port %d is taken: no VIP channel", self.name, self.port - FAST_STEP)
+            plain.close()
+            return None
+        # Not before: another server that has reserved the port would share it.
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return plain
+
+    @property
+    def fast_port(self) -> int | None:
+        """Where senders may come, too; None where that port was taken."""
+        return self.port - FAST_STEP if self._fast is not None else None
+
+    def _socket(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        plain = socket.socket(family, socket.SOCK_STREAM)
+        return socket.socket(family, socket.SOCK_STREAM)
+
+    def _bind(self, port: int) -> socket.socket:
+        plain = self._socket()
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            plain.bind((self.host, self.port))
+            plain.bind((self.host, port))
         except OSError as error:
             plain.close()
             raise ConfigError(
@@ -145,11 +174,16 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.reserve()
         if self._listener is None:
-            self._listener = await self.loop.create_server(
-                lambda: Connection(self), sock=self._bind(), backlog=512, ssl=self._tls
-            )
+            self._listener = await self._serve_at(self.port)
+        if self._fast is not None and self._fast_listener is None:
+            self._fast_listener = await self._serve_at(self.port - FAST_STEP)
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self._idle_timeout / 4, self._close_idle)
+
+    async def _serve_at(self, port: int) -> asyncio.Server:
+        return await self.loop.create_server(
+            lambda: Connection(self), sock=self._bind(port), backlog=512, ssl=self._tls
+        )
 
     @property
     def listening(self) -> bool:
@@ -158,9 +192,10 @@ class Server:
 
     def stop_listening(self) -> None:
         """Refuse new connections; the port stays ours."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        for listener in (self._listener, self._fast_listener):
+            if listener is not None:
+                listener.close()
+        self._listener = self._fast_listener = None
 
     def abort_connections(self) -> None:
         """Close every connection at once."""
@@ -181,9 +216,10 @@ class Server:
 
     def release(self) -> None:
         """Give the port back."""
-        if self._reserved is not None:
-            self._reserved.close()
-            self._reserved = None
+        for reserved in (self._reserved, self._fast):
+            if reserved is not None:
+                reserved.close()
+        self._reserved = self._fast = None
 
     def _close_idle(self) -> None:
         limit = self.loop.time() - self._idle_timeout
