@@ -1,34 +1,40 @@
-"""``python -m bench``: everything, or some of it; one table and one JSON file."""
+"""``python -m bench``: everything, or some of it; one table, the goals, and one JSON file.
+
+Every way to send is measured with messages of some shapes (``shapes.py``), none with the body of another.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import acking, broker, consumers, embedded, growth, plots, report
+from bench import acking, broker, consumers, embedded, goals, growth, pauses, plots, report
 from bench.acker import acker
+from bench.choices import chosen_sizes, chosen_words
 from bench.rounds import Row, contest
+from bench.shapes import SHAPES, USUAL, title
 
-_BODY = b"x" * 200
-ACKING = ("blocking", "submit", "batch", "batch50")
-PARTS = (*ACKING, "broker", "consumers", "growth", "embedded")
+ACKING = tuple(acking.CONTESTS)
+PARTS = (*ACKING, "broker", "consumers", "growth", "pauses", "embedded")
 
 
 def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", default="", help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--shapes", default=",".join(SHAPES), help=f"some of {','.join(SHAPES)}")
+    parser.add_argument("--bodies", default=str(USUAL), help="bytes of a body: 20,200,2000")
     parser.add_argument("--rounds", type=int, default=5, help="how often each path is run")
     parser.add_argument("--scale", type=float, default=1.0, help="0.1 runs a tenth of the messages")
     parser.add_argument("--against", default="java,go", help="clients beside ours on the broker")
     parser.add_argument("--json", type=Path, default=Path("bench/results/speed.json"))
     parser.add_argument("--html", type=Path, default=Path("bench/results/speed.html"))
     chosen = parser.parse_args(words)
-    chosen.parts = [part for part in chosen.only.split(",") if part] or list(PARTS)
-    unknown = sorted(set(chosen.parts) - set(PARTS))
-    if unknown:
-        parser.error(f"--only {','.join(unknown)}: choose from {', '.join(PARTS)}")
+    chosen.parts = chosen_words(parser, "--only", chosen.only or ",".join(PARTS), PARTS)
+    chosen.shapes = chosen_words(parser, "--shapes", chosen.shapes, tuple(SHAPES))
+    chosen.bodies = chosen_sizes(parser, chosen.bodies)
     if chosen.rounds < 1 or chosen.scale <= 0:
         parser.error("--rounds is at least 1, --scale is above zero")
     return chosen
@@ -39,10 +45,12 @@ def _against_acker(chosen: argparse.Namespace) -> list[Row]:
     with acker() as server:
         if not server.is_native:
             print("no C compiler: the acking server is in Python and may be the slower side")
-        paths = acking.groups(server, _BODY, chosen.scale)
-        for part in ACKING:
-            if part in chosen.parts:
-                rows += contest(part, paths[part], chosen.rounds)
+        for size in chosen.bodies:
+            for word in chosen.shapes:
+                shape = SHAPES[word]
+                for part, paths in acking.contests(server, shape, size, chosen.scale).items():
+                    if part in chosen.parts:
+                        rows += contest(title(part, shape, size), paths, chosen.rounds)
     return rows
 
 
@@ -54,12 +62,16 @@ def _against_broker(chosen: argparse.Namespace) -> list[Row]:
     rows: list[Row] = []
     with broker.stage(tuple(chosen.against.split(","))) as found:
         broker.warm_up(found)
-        for name, paths in broker.groups(found, _BODY, chosen.scale).items():
-            rows += contest(name, paths, chosen.rounds, settle=found.settle)
+        how: dict[str, Any] = {"settle": found.settle, "server": found.cpu}
+        for size in chosen.bodies:
+            for word in chosen.shapes:
+                shape = SHAPES[word]
+                for name, paths in broker.contests(found, shape, size, chosen.scale).items():
+                    rows += contest(title(name, shape, size), paths, chosen.rounds, **how)
     return rows
 
 
-def _consumers(chosen: argparse.Namespace) -> tuple[list[Row], list[consumers.Verdict]]:
+def _consumers(chosen: argparse.Namespace) -> tuple[list[Row], list[goals.Verdict]]:
     missing = broker.missing_tools()
     if missing:
         print(f"no {', '.join(missing)} on the PATH: the part with consumers is left out")
@@ -77,23 +89,29 @@ def main(words: list[str] | None = None) -> int:
         rows += _against_acker(chosen)
     if "broker" in chosen.parts:
         rows += _against_broker(chosen)
-    targets: list[consumers.Verdict] = []
+    targets = goals.judge([row.as_json() for row in rows])
     if "consumers" in chosen.parts:
-        found, targets = _consumers(chosen)
-        rows += found
+        found, more = _consumers(chosen)
+        rows, targets = rows + found, targets + more
     if "growth" in chosen.parts:
         series |= growth.series(min(3, chosen.rounds), chosen.scale)
+    paused = pauses.measure(min(3, chosen.rounds)) if "pauses" in chosen.parts else {}
     figures = embedded.figures(chosen.scale) if "embedded" in chosen.parts else {}
     if rows:
         print(report.table(rows))
     for verdict in targets:
         print(verdict.line())
-    for text in (*report.series_lines(series), *report.figure_lines(figures)):
+    told = pauses.lines(paused) if paused else []
+    for text in (*told, *report.series_lines(series), *report.figure_lines(figures)):
         print(text)
-    report.write_json(chosen.json, rows, series, figures)
+    more_json = {
+        "goals": [asdict(verdict) for verdict in targets],
+        "pauses": {name: asdict(pause) for name, pause in paused.items()},
+    }
+    report.write_json(chosen.json, rows, series, figures, **more_json)
     plots.write_page(chosen.html, rows, series)
     print(f"\n{chosen.json}\n{chosen.html}")
-    return 0 if rows or series or figures else 1
+    return 0 if rows or series or figures or paused else 1
 
 
 if __name__ == "__main__":

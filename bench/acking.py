@@ -2,78 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
+from typing import Final
 
-from bench import floor, ours
+from bench import floor
 from bench.acker import Acker
 from bench.rounds import Path
-from bench.samples import Sample
-from bench.shapes import BODY, maker
+from bench.shapes import Shape, maker
+from bench.worker import LIST, WINDOW, Task, perform
 
-TOPIC = "bench"
-FLOOR = "floor"
+TOPIC: Final = "bench"
+FLOOR: Final = "floor"
+#: Paths of each contest, with the number of messages.
+CONTESTS: Final = {
+    "making": {"Message(...)": 50_000},
+    "blocking": {"send": 10_000},
+    "submit": {
+        "await send, 1024 at once": 40_960,
+        "await submit": 40_000,
+        "submit": 40_000,
+        "await send_oneway": 20_000,
+        "send_oneway": 20_000,
+    },
+    "batch": {
+        "await submit, auto_batch": 100_000,
+        "submit, auto_batch": 100_000,
+        "await submit of 500": 100_000,
+        "send of 500": 100_000,
+        "await send_many": 100_000,
+        "send_many": 100_000,
+        "send_table": 200_000,
+    },
+}
 
 
-def groups(server: Acker, body: bytes, scale: float) -> dict[str, list[Path]]:
+def scaled(count: int, scale: float, size: int) -> int:
+    """Fewer messages of larger bodies, and never so few that a path has nothing to do."""
+    return max(1024, int(count * scale * min(1.0, 4 * 200 / size)))
+
+
+def contests(server: Acker, shape: Shape, size: int, scale: float) -> dict[str, list[Path]]:
     """Contests by name; ``scale`` shortens all of them alike."""
-
-    def times(count: int) -> int:
-        return max(256, int(count * scale))
-
-    name_server, address = server.name_server, server.addresses[0]
-    make = maker(BODY, TOPIC, len(body))
-    single = floor.frame(TOPIC, "broker-000", body)
-    fifty = floor.frame(TOPIC, "broker-000", body, batch=50)
-    many = floor.frame(TOPIC, "broker-000", body, batch=500)
-
-    def path(name: str, run: Callable[[], Sample]) -> Path:
-        return Path(name, run, "rate", (FLOOR,))
-
-    blocking = [
-        Path(FLOOR, lambda: floor.ping_pong(address, single, times(10_000)), "p50"),
-        Path(
-            "Producer.send",
-            lambda: ours.blocking(name_server, make, times(10_000)),
-            "p50",
-            (FLOOR,),
-        ),
-    ]
-    flying = [
-        Path(FLOOR, lambda: floor.pipelined(address, single, times(100_000), window=1000)),
-        path("await send, 1024 at once", lambda: ours.awaited(name_server, make, times(40_000))),
-        path("AsyncProducer.submit", lambda: ours.submitted(name_server, make, times(40_000))),
-        path("Producer.submit", lambda: ours.handed_over(name_server, make, times(40_000))),
-        path("Producer.send_oneway", lambda: ours.oneway(name_server, make, times(20_000))),
-    ]
-    automatic = [
-        Path(
-            FLOOR,
-            lambda: floor.pipelined(
-                address, many, max(8, times(200_000) // 500), window=8, each=500
-            ),
-        ),
-        path(
-            "AsyncProducer.submit, auto_batch",
-            lambda: ours.submitted(name_server, make, times(200_000), auto_batch=True),
-        ),
-        path(
-            "Producer.submit, auto_batch",
-            lambda: ours.handed_over(name_server, make, times(200_000), auto_batch=True),
-        ),
-        path("batches of 500", lambda: ours.batches(name_server, make, times(200_000), 500)),
-    ]
-    small = [
-        Path(
-            FLOOR,
-            lambda: floor.pipelined(
-                address, fifty, max(8, times(100_000) // 50), window=8, each=50
-            ),
-        ),
-        path("batches of 50", lambda: ours.batches(name_server, make, times(100_000), 50)),
-    ]
-    return {
-        "blocking": blocking,
-        "submit": flying,
-        "batch": automatic,
-        "batch50": small,
+    address, make = server.addresses[0], maker(shape, TOPIC, size)
+    single = floor.frame("broker-000", make)
+    many = floor.frame("broker-000", make, batch=LIST)
+    sync, flying, packed = (scaled(count, scale, size) for count in (10_000, 100_000, 200_000))
+    floors = {
+        "making": [],
+        "blocking": [Path(FLOOR, lambda: floor.ping_pong(address, single, sync), "p50")],
+        "submit": [
+            Path(FLOOR, lambda: floor.pipelined(address, single, flying, window=WINDOW)),
+        ],
+        "batch": [
+            Path(
+                FLOOR,
+                lambda: floor.pipelined(address, many, max(8, packed // LIST), window=8, each=LIST),
+            )
+        ],
     }
+    found: dict[str, list[Path]] = {}
+    for name, paths in CONTESTS.items():
+        rivals = (FLOOR,) if floors[name] else ()
+        found[name] = list(floors[name])
+        for path, count in paths.items():
+            task = Task(path, shape.word, scaled(count, scale, size), server.name_server, size=size)
+            measure = "p50" if name == "blocking" else "rate"
+            found[name].append(Path(path, partial(perform, task), measure, rivals))  # type: ignore[arg-type]
+    return found

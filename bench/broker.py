@@ -1,10 +1,11 @@
 """Our paths, bare sockets, Java and Go on one real Apache RocketMQ broker, in one run.
 
-All paths with many messages in flight have the same: one process with one connection to the
-broker, bodies of the same bytes, eight queues in turn. Without an answer are at most 1,000
-messages, or 8 batches, or 10,000 messages that travel in batches which the client makes by itself:
-Java's hold 32 KiB and ours 128 KiB, which are their defaults. The floor writes constant bytes,
-that is to one queue and with one message id.
+All clients send messages of the same shape (``shapes.py``), none with the body of another, and make
+them as they go. All paths with many messages in flight have the same: one process with one connection
+to the broker, eight queues in turn. Without an answer are at most 1,024 messages, or 8 batches, or
+10,000 messages that travel in batches which the client makes by itself: Java's hold 32 KiB and ours
+128 KiB, which are their defaults. Java's asynchronous batches of 500 stand beside our lists and beside
+``send_many``. The floor writes constant bytes, that is to one queue and with one message id.
 
 The broker shares the machine. Once a batch is answered, one thread of the broker still has to
 enter it into queues and index, and takes longer for that (2.5 µs a message) than for storing it.
@@ -20,16 +21,48 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from bench import floor, ours
+from bench.acking import scaled
 from bench.foreign import VERSION, ForeignClient, go_client, java_client
 from bench.rounds import Path
-from bench.samples import Sample
-from bench.shapes import BODY, maker, table
+from bench.samples import process_cpu
+from bench.shapes import KEY, RICH, Shape, maker
+from bench.worker import LIST, WINDOW, Task, perform
 
 TOPIC = "bench"
 FLOOR = "floor"
-_WINDOW = 1000
+ONE, THREADS, FLYING = "broker: one at a time", "broker: 8 threads", "broker: many in flight"
+AUTO, LISTS, SMALL = "broker: auto-batch", "broker: lists of 500", "broker: lists of 50"
+ONEWAY = "broker: oneway"
+#: Our paths of each contest, with the number of messages.
+CONTESTS: Final = {
+    ONE: {"send": 2_000},
+    FLYING: {
+        "await send, 1024 at once": 20 * WINDOW,
+        "await submit": 20_000,
+        "submit": 20_000,
+    },
+    AUTO: {"await submit, auto_batch": 100_000, "submit, auto_batch": 100_000},
+    LISTS: {
+        "send_many": 100_000,
+        "await send_many": 100_000,
+        "send of 500": 100_000,
+        "await submit of 500": 100_000,
+        "send_table": 200_000,
+    },
+    ONEWAY: {"send_oneway": 10_000, "await send_oneway": 10_000},
+}
+#: What Java and Go do beside it: their path, and how. Neither sends a list by sharding keys, and only
+#: Java makes batches by itself.
+_THEIRS: Final[dict[str, tuple[str, dict[str, int]]]] = {
+    ONE: ("sync", {}),
+    FLYING: ("async", {"window": WINDOW}),
+    AUTO: ("autobatch", {"window": 10_000}),
+    LISTS: ("batch", {"batch": LIST, "window": 8}),
+    ONEWAY: ("oneway", {}),
+}
 _IN_FLIGHT = 8
 #: As production would run a broker, but small: the machine is shared with the clients.
 _JVM = ("-XX:+UseG1GC", "-Xms512m", "-Xmx512m")
@@ -45,6 +78,8 @@ class Stage:
     clients: tuple[ForeignClient, ...]
     #: Waits until the broker has entered all that it stored.
     settle: Callable[[], None]
+    #: Seconds of CPU that the broker has taken.
+    cpu: Callable[[], float]
 
 
 def missing_tools() -> list[str]:
@@ -70,11 +105,12 @@ def stage(against: tuple[str, ...] = ("java", "go")) -> Iterator[Stage]:
             elif name in against:
                 print(f"no {name} on the PATH: it is left out", file=sys.stderr)
         broker = cluster.brokers[0]
-        settle = partial(_settle, partial(cluster.max_offsets, TOPIC))
-        yield Stage(cluster.name_server, broker.address, broker.name, tuple(clients), settle)
+        wait = partial(settle, partial(cluster.max_offsets, TOPIC))
+        cpu = partial(process_cpu, broker.pid)
+        yield Stage(cluster.name_server, broker.address, broker.name, tuple(clients), wait, cpu)
 
 
-def _settle(offsets: Callable[[], object], limit: float = 30.0, pause: float = 0.1) -> None:
+def settle(offsets: Callable[[], object], limit: float = 30.0, pause: float = 0.1) -> None:
     """Wait until the ends of the queues stand still: the broker tells those of what it entered."""
     end, before = time.monotonic() + limit, offsets()
     while time.monotonic() < end:
@@ -91,97 +127,124 @@ def warm_up(found: Stage) -> None:
     As long in a short run as in a long one: a cold JVM costs ten times a warm one. A broker that
     had seen half a million messages still compiled for 1.0 of the next 2.5 s.
     """
+    rich = RICH.word
     for client in found.clients:
-        client.run("sync", TOPIC, 5_000)
-        client.run("async", TOPIC, 30_000, window=_WINDOW)
-        client.run("batch", TOPIC, 100_000, batch=50, window=_IN_FLIGHT)
-        client.run("batch", TOPIC, 400_000, batch=500, window=_IN_FLIGHT)
+        client.run("sync", TOPIC, 20_000, threads=4, shape=rich)
+        client.run("async", TOPIC, 40_000, window=WINDOW, shape=rich)
+        client.run("oneway", TOPIC, 5_000, shape=rich)
+        client.run("batch", TOPIC, 100_000, batch=50, window=_IN_FLIGHT, shape=rich)
+        client.run("batch", TOPIC, 400_000, batch=LIST, window=_IN_FLIGHT, shape=rich)
         if client.name == "java":
-            client.run("autobatch", TOPIC, 400_000, window=10_000)
+            client.run("autobatch", TOPIC, 400_000, window=10_000, shape=rich)
     found.settle()
 
 
-def groups(found: Stage, body: bytes, scale: float) -> dict[str, list[Path]]:
-    """Contests by name."""
+def contests(found: Stage, shape: Shape, size: int, scale: float) -> dict[str, list[Path]]:
+    """Contests by name, for messages of one shape."""
+    ready = {}
+    for name, ours_here in CONTESTS.items():
+        measure = "p50" if name == ONE else "rate"
+        floors = _floor(found, name, shape, size, scale)
+        theirs = _theirs(found, name, shape, size, scaled(max(ours_here.values()), scale, size))
+        rivals = tuple(path.name for path in (*floors, *theirs))
+        mine = [
+            Path(
+                path,
+                partial(
+                    perform,
+                    Task(
+                        path,
+                        shape.word,
+                        scaled(count, scale, size),
+                        found.name_server,
+                        TOPIC,
+                        size,
+                    ),
+                ),
+                measure,  # type: ignore[arg-type]
+                rivals,
+            )
+            for path, count in ours_here.items()
+        ]
+        ready[name] = [*floors, *mine, *theirs]
+    if shape is KEY:
+        ready |= _more(found, size, scale)
+    return ready
 
-    def times(count: int, least: int) -> int:
-        return max(least, int(count * scale))
 
-    size = len(body)
-    single = floor.frame(TOPIC, found.broker, body)
-    names = tuple(client.name for client in found.clients)
-    rivals = (FLOOR, *names)
-
-    def theirs(path: str, count: int, *, label: str = "", **how: int) -> list[Path]:
-        measure = "p50" if path == "sync" else "rate"
+def _floor(found: Stage, contest: str, shape: Shape, size: int, scale: float) -> list[Path]:
+    """Bare sockets, where they have something to show."""
+    make = maker(shape, TOPIC, size)
+    if contest == ONE:
+        single, sync = floor.frame(found.broker, make), scaled(2_000, scale, size)
+        return [Path(FLOOR, lambda: floor.ping_pong(found.address, single, sync), "p50")]
+    if contest == FLYING:
+        single, flying = floor.frame(found.broker, make), scaled(20_000, scale, size)
+        return [
+            Path(FLOOR, lambda: floor.pipelined(found.address, single, flying, window=WINDOW)),
+        ]
+    if contest in {LISTS, SMALL}:
+        batch = LIST if contest == LISTS else 50
+        frame = floor.frame(found.broker, make, batch=batch)
+        count = max(1, scaled(200_000, scale, size) // batch)
         return [
             Path(
-                client.name + label,
-                partial(client.run, path, TOPIC, count, size=size, **how),
-                measure,  # type: ignore[arg-type]
-                () if label else (FLOOR,),
+                FLOOR,
+                lambda: floor.pipelined(found.address, frame, count, window=_IN_FLIGHT, each=batch),
             )
-            for client in found.clients
-            if path != "autobatch" or client.name == "java"
         ]
+    return []
 
-    at = (found.name_server, maker(BODY, TOPIC, size))
-    sync, flying, packed = times(3_000, 100), times(30_000, 500), times(300_000, 2_000)
-    rows = table(BODY, size, packed)
-    eight = tuple(f"{name}, 8 threads" for name in names)
-    found_groups = {
-        "broker: one at a time": [
-            Path(FLOOR, lambda: floor.ping_pong(found.address, single, sync), "p50"),
-            Path("Producer.send", lambda: ours.blocking(*at, sync), "p50", rivals),
-            *theirs("sync", sync),
-        ],
-        "broker: 8 threads": [
-            Path("Producer.send, 8 threads", lambda: ours.blocking(*at, sync * 2, 8), "p50", eight),
-            *theirs("sync", sync * 2, label=", 8 threads", threads=8),
-        ],
-        "broker: many in flight": [
-            Path(FLOOR, lambda: floor.pipelined(found.address, single, flying, window=_WINDOW)),
-            Path("await send, 1024 at once", lambda: ours.awaited(*at, flying), "rate", rivals),
-            Path(
-                "AsyncProducer.submit",
-                lambda: ours.submitted(*at, flying, max_in_flight=_WINDOW),
-                "rate",
-                rivals,
-            ),
-            *theirs("async", flying, window=_WINDOW),
-        ],
-        "broker: auto-batch": [
-            Path(
-                "AsyncProducer.submit, auto_batch",
-                lambda: ours.submitted(*at, packed, auto_batch=True),
-                "rate",
-                ("java",),
-            ),
-            # Java's own limit on what its accumulator holds does the rest.
+
+def _theirs(found: Stage, contest: str, shape: Shape, size: int, count: int) -> list[Path]:
+    """Java and Go."""
+    path, how = _THEIRS[contest]
+    if shape.is_sharded and path in {"autobatch", "batch"}:
+        return []
+    against = (FLOOR,) if contest in {ONE, FLYING, LISTS} else ()
+    return [
+        Path(
+            client.name,
+            partial(client.run, path, TOPIC, count, size=size, shape=shape.word, **how),
+            "p50" if path == "sync" else "rate",
+            against,
+        )
+        for client in found.clients
+        if path != "autobatch" or client.name == "java"
+    ]
+
+
+def _more(found: Stage, size: int, scale: float) -> dict[str, list[Path]]:
+    """What one shape tells for all: threads, and short lists."""
+    names = tuple(client.name for client in found.clients)
+    make, sync = maker(KEY, TOPIC, size), scaled(4_000, scale, size)
+    packed = scaled(100_000, scale, size)
+    at = (found.name_server, make)
+    how = {"size": size, "shape": KEY.word}
+    return {
+        THREADS: [
+            Path("send", lambda: ours.blocking(*at, sync, 8), "p50", names),
             *[
-                Path(path.name, path.run, path.measure)
-                for path in theirs("autobatch", packed, window=10_000)
+                Path(c.name, partial(c.run, "sync", TOPIC, sync, threads=8, **how), "p50")  # type: ignore[arg-type]
+                for c in found.clients
+            ],
+        ],
+        SMALL: [
+            *_floor(found, SMALL, KEY, size, scale),
+            Path(
+                "await submit of 50",
+                lambda: ours.batches(*at, packed, 50),
+                "rate",
+                (FLOOR, *names),
+            ),
+            *[
+                Path(
+                    c.name,
+                    partial(c.run, "batch", TOPIC, packed, batch=50, window=_IN_FLIGHT, **how),  # type: ignore[arg-type]
+                    "rate",
+                    (FLOOR,),
+                )
+                for c in found.clients
             ],
         ],
     }
-    for batch in (50, 500):
-        frame = floor.frame(TOPIC, found.broker, body, batch=batch)
-        count = packed if batch == 500 else packed // 2
-        found_groups[f"broker: batches of {batch}"] = [
-            Path(FLOOR, partial(_floor_batches, found.address, frame, count, batch)),
-            Path(f"batches of {batch}", partial(ours.batches, *at, count, batch), "rate", rivals),
-            *theirs("batch", count, batch=batch, window=_IN_FLIGHT),
-        ]
-    found_groups["broker: batches of 500"].append(
-        Path(
-            "send_table (columns)",
-            lambda: ours.columns(found.name_server, TOPIC, rows),
-            "rate",
-            rivals,
-        )
-    )
-    return found_groups
-
-
-def _floor_batches(address: str, frame: bytes, count: int, batch: int) -> Sample:
-    return floor.pipelined(address, frame, max(1, count // batch), window=_IN_FLIGHT, each=batch)

@@ -28,6 +28,7 @@ from typing import Final
 
 from bench import consuming
 from bench.acker import acker
+from bench.choices import chosen_sizes, chosen_words
 from bench.pull_server import STORED, pull_server
 from bench.samples import Sample
 from bench.shapes import BODY, SHAPES, maker
@@ -134,24 +135,13 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     chosen = parser.parse_args(words)
     wanted = [word.strip() for word in chosen.only.split(",") if word.strip()]
     chosen.paths = [p for p in PATHS if not wanted or any(word in p for word in wanted)]
-    chosen.shapes = chosen.shapes.split(",")
-    unknown = sorted(set(chosen.shapes) - set(SHAPES))
-    if unknown or not chosen.paths:
-        parser.error(f"--shapes of {','.join(SHAPES)}; --only of {'; '.join(PATHS)}")
-    chosen.bodies = _sizes(parser, chosen.bodies)
+    if not chosen.paths:
+        parser.error(f"--only {chosen.only}: choose from {'; '.join(PATHS)}")
+    chosen.shapes = chosen_words(parser, "--shapes", chosen.shapes, tuple(SHAPES))
+    chosen.bodies = chosen_sizes(parser, chosen.bodies)
     if chosen.rounds < 1 or chosen.again < 0 or chosen.scale <= 0:
         parser.error("--rounds is at least 1, --again at least 0, --scale above zero")
     return chosen
-
-
-def _sizes(parser: argparse.ArgumentParser, text: str) -> list[int]:
-    try:
-        sizes = [int(word) for word in text.split(",")]
-    except ValueError:
-        sizes = []
-    if not sizes or min(sizes) < 1:
-        parser.error(f"--bodies {text}: numbers of bytes with commas, such as 20,200,2000")
-    return sizes
 
 
 @contextmanager

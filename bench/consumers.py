@@ -1,6 +1,7 @@
 """Consumers beside Apache's on one real broker, in one run: ``python -m bench.consumers``.
 
-Messages per second with empty handlers, the way from send to handler on an idle cluster, and what a
+Messages per second with empty handlers and with handlers that look at keys, tags, body and one of
+three properties, a topic read without a group, the way from send to handler on an idle cluster, and what a
 backlog of a million messages costs behind a handler that stands still. Every round runs every path
 once; ratios are made within a round.
 """
@@ -12,40 +13,27 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
 from bench import backlog, consuming, report
-from bench.broker import missing_tools
+from bench.broker import missing_tools, settle
 from bench.foreign import VERSION, ForeignClient, java_client
+from bench.goals import LOOKING, READS, Verdict, judge
 from bench.rounds import Path, Row, contest
-from bench.samples import Sample
+from bench.samples import Sample, process_cpu
 from bench.shapes import RICH, maker
+from bench.worker import Task, perform
 
-_BACKLOG = "backlog"
+_BACKLOG, _TOPIC = "backlog", "reading"
 _BATCH = 256
 _JVM = ("-XX:+UseG1GC", "-Xms512m", "-Xmx512m")
 _RATES = "consumers: a backlog, empty handler"
 _LATENCIES = "consumers: send to handler, idle"
 _MEMORY = 100e6
 _numbers = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One target: what was found, and whether it holds."""
-
-    target: str
-    found: float
-    limit: float
-    held: bool
-
-    def line(self) -> str:
-        """For people."""
-        word = "held  " if self.held else "MISSED"
-        return f"{word} {self.target}: {self.found:,.2f}, target {self.limit:,.2f}"
 
 
 def _arguments(words: list[str] | None) -> argparse.Namespace:
@@ -79,6 +67,36 @@ def rate_paths(name_server: str, java: ForeignClient, count: int) -> list[Path]:
     ]
 
 
+def looking_paths(name_server: str, java: ForeignClient, count: int) -> list[Path]:
+    """Who reads a backlog how fast when handlers look at what they get."""
+
+    def ours(path: str, *rivals: str) -> Path:
+        task = Task(path, RICH.word, count, name_server, _BACKLOG)
+        return Path(path, partial(perform, task), "rate", rivals)
+
+    return [
+        Path("java", lambda: java.run("look", _BACKLOG, count)),
+        Path("java, batch 256", lambda: java.run("look", _BACKLOG, count, batch=_BATCH)),
+        ours("handler", "java"),
+        ours("await handler", "java"),
+        ours("handler, batch 256", "java", "java, batch 256"),
+        ours("await handler, batch 256", "java", "java, batch 256"),
+    ]
+
+
+def reading_paths(name_server: str, java: ForeignClient, count: int) -> list[Path]:
+    """Who reads a whole topic how fast, without a group."""
+
+    def ours(path: str) -> Path:
+        task = Task(path, RICH.word, count, name_server, _TOPIC)
+        return Path(path, partial(perform, task), "rate", ("java",))
+
+    return [
+        Path("java", lambda: java.run("look", _TOPIC, count)),
+        *map(ours, ("read", "read, looked at", "await read, looked at")),
+    ]
+
+
 def latency_paths(
     name_server: str, java: ForeignClient, count: int, new_topic: Callable[[], str]
 ) -> list[Path]:
@@ -107,9 +125,9 @@ def latency_paths(
 
 def verdicts(rows: Sequence[Row], costs: dict[str, float]) -> list[Verdict]:
     """What of the targets holds, by the median over the rounds."""
-    found = []
+    found = judge([row.as_json() for row in rows if row.contest in {LOOKING, READS}])
     for row in rows:
-        for ratio in row.ratios:
+        for ratio in () if row.contest in {LOOKING, READS} else row.ratios:
             value = ratio.median
             if row.measure == "p50":
                 text, limit, held = "p50 from send to handler", 2.0, value < 2.0
@@ -138,11 +156,23 @@ def measure(chosen: argparse.Namespace) -> tuple[list[Row], dict[str, float]]:
             for batch in (1, _BATCH):
                 java.run("consume", _BACKLOG, count, batch=batch)
                 consuming.blocking(at, _BACKLOG, count, batch=batch)
-            rows = contest(_RATES, rate_paths(at, java, count), chosen.rounds)
+            used = partial(process_cpu, cluster.brokers[0].pid)
+            rows = contest(_RATES, rate_paths(at, java, count), chosen.rounds, server=used)
+            looked = max(10_000, int(60_000 * chosen.scale))
+            java.run("look", _BACKLOG, max(30_000, looked))
+            paths = looking_paths(at, java, looked)
+            rows += contest(LOOKING, paths, chosen.rounds, server=used)
             heard = max(200, int(1_000 * chosen.scale))
             paths = latency_paths(at, java, heard, partial(_new_topic, cluster))
             paths[0].run()
             rows += contest(_LATENCIES, paths, chosen.rounds)
+        cluster.create_topic(_TOPIC, 8)
+        consuming.fill(at, maker(RICH, _TOPIC, 200), looked)
+        settle(partial(cluster.max_offsets, _TOPIC))
+        with java_client(at, "BenchPull") as java:
+            paths = reading_paths(at, java, looked)
+            paths[0].run()
+            rows += contest(READS, paths, chosen.rounds, server=used)
         costs = {}
         for name, is_asyncio in (("Consumer", False), ("AsyncConsumer", True)):
             costs[name], held = backlog.backlog_cost(at, _BACKLOG, asyncio=is_asyncio)

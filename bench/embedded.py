@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -17,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import floor
-from bench.samples import Sample
+from bench.samples import Sample, process_cpu
+from bench.shapes import KEY, maker
 from rocketwire import Message, Producer
 from rocketwire.wire import headers
 from rocketwire.wire.codes import RequestCode
@@ -38,8 +38,7 @@ class Cluster:
 
     def cpu(self) -> float:
         """Seconds of CPU that it has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return process_cpu(self.pid)
 
     def memory(self) -> int:
         """Bytes that it holds now."""
@@ -95,8 +94,9 @@ def figures(scale: float) -> dict[str, float]:
 
 def _rates(running: Cluster, scale: float) -> dict[str, float]:
     singles, packed = max(1_000, int(30_000 * scale)), max(20, int(400 * scale))
-    single = floor.frame(TOPIC, "broker-a", _BODY)
-    many = floor.frame(TOPIC, "broker-a", _BODY, batch=500)
+    make = maker(KEY, TOPIC, len(_BODY))
+    single = floor.frame("broker-a", make)
+    many = floor.frame("broker-a", make, batch=500)
     found: dict[str, float] = {}
 
     def measure(name: str, run: Any) -> None:

@@ -1,7 +1,7 @@
 """Bare sockets with constant bytes: what Python costs when a client does nothing at all.
 
-The bytes are those that our producer writes for the same message, made once. The opaque number is
-the same in every frame, which no server minds.
+The bytes are as many as our producer writes for messages of the same shape, made once. The opaque
+number is the same in every frame, which no server minds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.samples import Sample, Stopwatch
+from bench.shapes import Maker
 from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.send_request import SendTemplate, send_fields
 
@@ -20,8 +21,21 @@ _READ = 64 * 1024
 _length = struct.Struct(">I")
 
 
-def frame(topic: str, broker: str, body: bytes, *, batch: int = 0) -> bytes:
+def properties(make: Maker) -> bytes:
+    """What the messages of a shape carry beside their body, as it travels."""
+    message = make(100_000)
+    named: dict[str, str] = {"KEYS": str(message.keys)} if message.keys else {}
+    named |= {"TAGS": message.tags} if message.tags else {}
+    named |= dict(message.properties)
+    named |= {"__SHARDINGKEY": message.sharding_key} if message.sharding_key else {}
+    named["UNIQ_KEY"] = "7F00000100012A9F00000000000000FF"
+    return "".join(f"{name}\x01{value}\x02" for name, value in named.items()).encode()
+
+
+def frame(broker: str, make: Maker, *, batch: int = 0) -> bytes:
     """A send request of one message, or of a batch of that many."""
+    message = make(0)
+    topic, body, carried = message.topic, bytes(message.body), properties(make)
     fields = send_fields(
         group="bench",
         topic=topic,
@@ -31,10 +45,9 @@ def frame(topic: str, broker: str, body: bytes, *, batch: int = 0) -> bytes:
         broker=broker,
         batch=bool(batch),
     )
-    properties = b"UNIQ_KEY\x017F00000100012A9F00000000000000FF\x02"
     if batch:
-        body, properties = encode_batch([(body, properties, 0)] * batch), b""
-    request = SendTemplate(fields).request(0, 0, int(time.time() * 1000), properties, body)
+        body, carried = encode_batch([(body, carried, 0)] * batch), b""
+    request = SendTemplate(fields).request(0, 0, int(time.time() * 1000), carried, body)
     return request.head(1) + bytes(request.body)
 
 

@@ -16,23 +16,22 @@ _WIDTH, _BAR, _GAP, _LEFT, _RIGHT = 840, 22, 8, 220, 290
 _PLOT_WIDTH, _PLOT_HEIGHT, _EDGE = 360, 200, 46
 #: What each contest is, for people.
 _TITLES = {
+    "making": "Making a message, nothing sent",
     "blocking": "One send at a time, to an acking server",
     "submit": "Many in flight, to an acking server",
-    "batch": "Batches of 500, to an acking server",
-    "batch50": "Batches of 50, to an acking server",
+    "batch": "Batches, to an acking server",
     "broker: one at a time": "One send at a time, on Apache RocketMQ",
     "broker: 8 threads": "8 threads, one send at a time each, on Apache RocketMQ",
     "broker: many in flight": "Many in flight, on Apache RocketMQ",
     "broker: auto-batch": "Auto-batching, on Apache RocketMQ",
-    "broker: batches of 50": "Batches of 50, on Apache RocketMQ",
-    "broker: batches of 500": "Batches of 500, on Apache RocketMQ",
+    "broker: lists of 500": "Lists of 500, on Apache RocketMQ",
+    "broker: lists of 50": "Lists of 50, on Apache RocketMQ",
+    "broker: oneway": "Without an answer, to Apache RocketMQ",
 }
 _NAMES = {
     "floor": "bare sockets",
     "java": "Java",
     "go": "Go",
-    "java, 8 threads": "Java",
-    "go, 8 threads": "Go",
 }
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1c2430;--soft:#66717f;--paper:#fff;--line:#d8dde3;
@@ -78,10 +77,16 @@ def _when_and_where(facts: Mapping[str, Any]) -> str:
     )
 
 
+def _title(contest: str) -> str:
+    """A contest in words, with the shape of its messages."""
+    name, comma, shape = contest.partition(", ")
+    return f"{_TITLES[name]}{comma}{shape}" if name in _TITLES else contest
+
+
 def _beside(row: Row) -> str:
     """What stands behind a bar: its ratios and its CPU time."""
     ratios = [f"{r.median:.2f}x {_NAMES.get(r.against, r.against)}" for r in row.ratios]
-    return ", ".join([*ratios[:2], f"CPU {row.cpu_each * 1e6:,.1f} µs"])
+    return ", ".join([*ratios[:2], f"CPU {row.cost * 1e6:,.1f} µs"])
 
 
 def _bars(name: str, rows: Sequence[Row]) -> str:
@@ -109,7 +114,7 @@ def _bars(name: str, rows: Sequence[Row]) -> str:
     height = len(rows) * (_BAR + _GAP) + _GAP
     unit = "µs p50, less is better" if is_latency else "messages/s, more is better"
     return (
-        f"<h2>{escape(_TITLES.get(name, name))}</h2><p>{unit}</p>"
+        f"<h2>{escape(_title(name))}</h2><p>{unit}</p>"
         f"<svg viewBox='0 0 {_WIDTH} {height}' role='img' aria-label='{escape(name, quote=True)}'>"
         f"{''.join(shapes)}</svg>"
     )

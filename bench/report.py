@@ -45,21 +45,34 @@ def _micro(seconds: float | None) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """All rows under their contests."""
-    head = ("path", "messages/s", "p50 µs", "CPU µs", "ratios (spread over the rounds)")
+    """All rows under their contests.
+
+    CPU is told with the making of messages and, under "sending", without it; "server" is the share of
+    one core that a broker took.
+    """
+    head = (
+        "path", "messages/s", "p50 µs", "CPU µs", "sending", "server",
+        "ratios (spread over the rounds)",
+    )  # fmt: skip
     lines: list[tuple[str, ...]] = [head]
     last = ""
     for row in rows:
         if row.contest != last:
-            lines.append((f"-- {row.contest}", "", "", "", ""))
+            lines.append((f"-- {row.contest}", *[""] * (len(head) - 1)))
             last = row.contest
         ratios = ", ".join(_ratio(ratio) for ratio in row.ratios)
-        cells = (f"{row.rate:,.0f}", _micro(row.p50), _micro(row.cpu_each), ratios)
-        lines.append((row.name, *cells))
-    widths = [max(len(line[column]) for line in lines) for column in range(4)]
+        share = "" if row.server_share is None else f"{row.server_share:.0%}"
+        costs = (_micro(row.cost), _micro(row.sending_cost))
+        lines.append((row.name, f"{row.rate:,.0f}", _micro(row.p50), *costs, share, ratios))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]
     return "\n".join(
-        f"{line[0]:<{widths[0]}}  {line[1]:>{widths[1]}}  {line[2]:>{widths[2]}}  "
-        f"{line[3]:>{widths[3]}}  {line[4]}".rstrip()
+        "  ".join(
+            [
+                f"{line[0]:<{widths[0]}}",
+                *[f"{cell:>{width}}" for cell, width in zip(line[1:-1], widths[1:], strict=True)],
+                line[-1],
+            ]
+        ).rstrip()
         for line in lines
     )
 
@@ -78,16 +91,32 @@ def figure_lines(figures: Mapping[str, float]) -> list[str]:
     return [f"embedded: {name} {value:,.1f}" for name, value in figures.items()]
 
 
+def command(words: Sequence[str]) -> str:
+    """How to measure the same again; where the results went is nobody's business."""
+    kept, told = [], iter(words)
+    for word in told:
+        if word in {"--json", "--html"}:
+            next(told, None)
+        elif not word.startswith(("--json=", "--html=")):
+            kept.append(word)
+    return " ".join(["python", "-m", "bench", *kept])
+
+
 def write_json(
-    path: Path, rows: Sequence[Row], series: Mapping[str, Any], figures: Mapping[str, float]
+    path: Path,
+    rows: Sequence[Row],
+    series: Mapping[str, Any],
+    figures: Mapping[str, float],
+    **more: Any,
 ) -> None:
     """Everything, for other programs."""
     content = {
         "machine": machine(),
-        "command": " ".join(["python", "-m", "bench", *sys.argv[1:]]),
+        "command": command(sys.argv[1:]),
         "paths": [row.as_json() for row in rows],
         "series": dict(series),
         "embedded": dict(figures),
+        **more,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")

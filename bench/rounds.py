@@ -3,6 +3,9 @@
 On a machine that others use, a figure says little and a ratio of two figures taken seconds apart
 says much. So every round runs every path once, in a new order; ratios are made within a round, and
 their median and spread over the rounds are what is told.
+
+Where a figure is wanted all the same, CPU time is told at the usual pace of the machine, which a fixed
+loop measures before and after each run (``reference.py``).
 """
 
 from __future__ import annotations
@@ -10,10 +13,12 @@ from __future__ import annotations
 import random
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from bench import reference
 from bench.samples import Sample
 
 Measure = Literal["rate", "p50"]
@@ -53,6 +58,21 @@ class Row:
     ratios: tuple[Ratio, ...]
     samples: tuple[Sample, ...] = field(repr=False)
 
+    @property
+    def cost(self) -> float:
+        """Seconds of CPU per message at the usual pace of the machine, making it counted."""
+        return statistics.median(sample.cost for sample in self.samples)
+
+    @property
+    def sending_cost(self) -> float:
+        """The same, making it not counted."""
+        return statistics.median(sample.sending_cost for sample in self.samples)
+
+    @property
+    def server_share(self) -> float | None:
+        """How much of one core the server took meanwhile; None where nobody looked."""
+        return _middle([s.server for s in self.samples if s.server is not None])
+
     def as_json(self) -> dict[str, Any]:
         """For the JSON file: seconds, messages per second."""
         return {
@@ -63,12 +83,22 @@ class Row:
             "p50": self.p50,
             "p99": self.p99,
             "cpu_seconds_per_message": self.cpu_each,
+            "cost": self.cost,
+            "sending_cost": self.sending_cost,
+            "server_share": self.server_share,
             "ratios": {
                 ratio.against: {"median": ratio.median, "low": ratio.low, "high": ratio.high}
                 for ratio in self.ratios
             },
             "rounds": [
-                {"messages": s.messages, "seconds": s.seconds, "cpu": s.cpu, "p50": s.p50}
+                {
+                    "messages": s.messages,
+                    "seconds": s.seconds,
+                    "cpu": s.cpu,
+                    "making": s.making,
+                    "pace": s.pace,
+                    "p50": s.p50,
+                }
                 for s in self.samples
             ],
         }
@@ -95,10 +125,12 @@ def contest(
     seed: int = 1,
     quiet: bool = False,
     settle: Callable[[], object] = _at_once,
+    server: Callable[[], float] | None = None,
 ) -> list[Row]:
     """Run all paths in every round. A path that fails is told and left out.
 
-    ``settle`` waits before each path until what the one before it left to be done is done.
+    ``settle`` waits before each path until what the one before it left to be done is done; ``server``
+    tells how many seconds of CPU the server has taken.
     """
     order = list(paths)
     taken: dict[str, list[Sample]] = {path.name: [] for path in paths}
@@ -106,7 +138,7 @@ def contest(
     for number in range(rounds):
         shuffle(order)
         for path in list(order):
-            if not quiet:
+            if not quiet and sys.stderr.isatty():
                 print(
                     f"\r{name}: round {number + 1}/{rounds}, {path.name:<40}",
                     end="",
@@ -114,14 +146,23 @@ def contest(
                 )
             try:
                 settle()
-                taken[path.name].append(path.run())
+                taken[path.name].append(_timed(path.run, server))
             except Exception as error:
                 print(f"\n{name}: {path.name} failed: {error!r}", file=sys.stderr)
                 order.remove(path)
                 taken[path.name].clear()
-    if not quiet:
+    if not quiet and sys.stderr.isatty():
         print(f"\r{'':<80}\r", end="", file=sys.stderr)
     return [_row(name, path, taken) for path in paths if taken[path.name]]
+
+
+def _timed(run: Callable[[], Sample], server: Callable[[], float] | None) -> Sample:
+    """One run, with the pace of the machine around it and what the server took."""
+    before, used = reference.pace(), server() if server else 0.0
+    began = time.perf_counter()
+    sample = run()
+    share = (server() - used) / (time.perf_counter() - began) if server else None
+    return replace(sample, pace=(before + reference.pace()) / 2, server=share)
 
 
 def _row(name: str, path: Path, taken: dict[str, list[Sample]]) -> Row:

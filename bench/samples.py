@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -15,7 +17,7 @@ class Sample:
 
     ``p50`` and ``p99`` are seconds, where one message waits for the one before it. ``making`` is
     what of the CPU time went into making the messages, measured apart. ``pace`` tells how much
-    slower the machine was than usual (``reference.py``), ``server`` what CPU time a broker took.
+    slower the machine was than usual (``reference.py``), ``server`` what share of one core a broker took.
     """
 
     messages: int
@@ -46,6 +48,12 @@ class Sample:
     def sending_cost(self) -> float:
         """The same, making it not counted."""
         return (self.cpu - self.making) / self.messages / self.pace
+
+
+def process_cpu(pid: int) -> float:
+    """Seconds of CPU that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Stopwatch:

@@ -20,6 +20,8 @@ from rocketwire import Message
 TAG: Final = "pay"
 #: How many sharding keys there are; a prime, so that they do not fall into step with anything.
 SHARDS: Final = 997
+#: Bytes of a body, unless said otherwise.
+USUAL: Final = 200
 _PLACES: Final = 1 << 20
 
 Maker = Callable[[int], Message]
@@ -41,6 +43,11 @@ KEY: Final = Shape("key", "tag + key")
 RICH: Final = Shape("rich", "tag + key + 3 properties", has_properties=True)
 SHARDED: Final = Shape("sharded", "the same + sharding key", has_properties=True, is_sharded=True)
 SHAPES: Final = {shape.word: shape for shape in (BODY, KEY, RICH, SHARDED)}
+
+
+def title(contest: str, shape: Shape, size: int) -> str:
+    """The name of a contest between paths that all send this."""
+    return f"{contest}, {shape.name}" + ("" if size == USUAL else f", {size} B")
 
 
 @cache

@@ -28,6 +28,8 @@ _ROOT: Final = Path(__file__).parent.parent
 _LIMIT: Final = 180.0
 #: Messages of a list, where a path sends lists.
 LIST: Final = 500
+#: Single messages without an answer, at most.
+WINDOW: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,9 @@ def _handled(task: Task, run: Callable[..., Sample], batch: int = 1) -> Sample:
 SENDING: Final[dict[str, Callable[[Task], Sample]]] = {
     "Message(...)": _alone,
     "send": lambda task: ours.blocking(*_made(task)),
-    "await send, 1024 at once": lambda task: ours.awaited(*_made(task)),
-    "submit": lambda task: ours.handed_over(*_made(task)),
-    "await submit": lambda task: ours.submitted(*_made(task)),
+    "await send, 1024 at once": lambda task: ours.awaited(*_made(task), WINDOW),
+    "submit": lambda task: ours.handed_over(*_made(task), max_in_flight=WINDOW),
+    "await submit": lambda task: ours.submitted(*_made(task), max_in_flight=WINDOW),
     "submit, auto_batch": lambda task: ours.handed_over(*_made(task), auto_batch=True),
     "await submit, auto_batch": lambda task: ours.submitted(*_made(task), auto_batch=True),
     "send of 500": lambda task: ours.lists(*_made(task, LIST), LIST),
@@ -107,11 +109,16 @@ READING: Final[dict[str, Callable[[Task], Sample]]] = {
 PATHS: Final = SENDING | READING
 
 
-def run(task: Task) -> Sample:
-    """Run a path with the package of this process, at a pace that is measured around it."""
+def perform(task: Task) -> Sample:
+    """Run a path with the package of this process."""
     gc.collect()
+    return PATHS[task.path](task)
+
+
+def run(task: Task) -> Sample:
+    """Run a path at a pace that is measured around it."""
     before = reference.pace()
-    sample = PATHS[task.path](task)
+    sample = perform(task)
     return replace(sample, pace=(before + reference.pace()) / 2)
 
 

@@ -129,6 +129,16 @@ func blocking(client rocketmq.Producer, t task) ([]float64, error) {
 	return latencies, check(&failures)
 }
 
+// oneway sends messages without an answer.
+func oneway(client rocketmq.Producer, t task) error {
+	for i := 0; i < t.count; i++ {
+		if err := client.SendOneWay(context.Background(), t.make(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // flying sends messages, or batches of them, with callbacks; at most so many without an answer.
 func flying(client rocketmq.Producer, t task) error {
 	room := make(chan struct{}, t.window)
@@ -179,6 +189,8 @@ func obey(plain, ordered rocketmq.Producer, line string) string {
 		latencies, err = blocking(client, t)
 	case "async", "batch":
 		err = flying(client, t)
+	case "oneway":
+		err = oneway(client, t)
 	default:
 		err = fmt.Errorf("no such path: %s", t.path)
 	}

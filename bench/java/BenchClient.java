@@ -101,6 +101,8 @@ public final class BenchClient {
                 return fly(task, batching);
             case "batch":
                 return fly(task, plain);
+            case "oneway":
+                return oneway(task);
             default:
                 throw new IllegalArgumentException("no such path: " + task.path);
         }
@@ -137,6 +139,18 @@ public final class BenchClient {
         }
         failures.check();
         return latencies;
+    }
+
+    /** Messages without an answer. */
+    private long[] oneway(Task task) throws Exception {
+        for (int i = 0; i < task.count; i++) {
+            if (task.isSharded) {
+                plain.sendOneway(task.make(i), BY_HASH, task.shard(i));
+            } else {
+                plain.sendOneway(task.make(i));
+            }
+        }
+        return new long[0];
     }
 
     /** Messages, or batches of them, with callbacks; at most so many without an answer. */

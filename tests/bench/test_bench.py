@@ -12,7 +12,7 @@ from bench.__main__ import main
 from bench.acker import acker
 from bench.growth import _memory_each
 from bench.plots import write_page
-from bench.report import figure_lines, series_lines, table
+from bench.report import command, figure_lines, series_lines, table
 from bench.rounds import Path, contest
 from bench.samples import Sample, Stopwatch
 from bench.shapes import RICH, maker
@@ -73,6 +73,19 @@ def test_a_path_that_fails_is_left_out_and_the_others_go_on(capsys) -> None:
     assert "no broker here" in capsys.readouterr().err
 
 
+def test_cpu_is_told_at_the_usual_pace_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.reference.pace", lambda: 2.0)
+    used = iter([1.0, 1.5])
+    run = Sample(1000, 0.1, 0.006, making=0.002)
+    (row,) = contest("c", [Path("ours", lambda: run)], 1, quiet=True, server=lambda: next(used))
+    assert row.cpu_each == pytest.approx(6e-6)
+    assert row.cost == pytest.approx(3e-6)
+    assert row.sending_cost == pytest.approx(2e-6)
+    assert row.server_share is not None
+    assert row.as_json()["server_share"] > 0
+    assert "2.0" in table([row])
+
+
 def test_every_path_begins_when_the_one_before_has_settled() -> None:
     told: list[str] = []
 
@@ -87,10 +100,10 @@ def test_every_path_begins_when_the_one_before_has_settled() -> None:
 
 def test_a_broker_has_settled_when_its_queues_stand_still() -> None:
     ends = iter([{0: 5}, {0: 7}, {0: 8}, {0: 8}, {0: 9}])
-    broker._settle(lambda: next(ends), pause=0.0)
+    broker.settle(lambda: next(ends), pause=0.0)
     assert next(ends) == {0: 9}
     numbers = itertools.count()
-    broker._settle(lambda: next(numbers), limit=0.0, pause=0.0)
+    broker.settle(lambda: next(numbers), limit=0.0, pause=0.0)
     assert next(numbers) == 1
 
 
@@ -112,7 +125,6 @@ def test_both_acking_servers_take_every_kind_of_send(
         )
     elif len(acker_module._program()) > 1:
         pytest.skip("there is no C compiler")
-    body = b"x" * 200
     make = maker(RICH, "t", 200)
     with acker(2, 3, header) as server:
         name_server, address = server.name_server, server.addresses[1]
@@ -120,23 +132,28 @@ def test_both_acking_servers_take_every_kind_of_send(
         assert ours.submitted(name_server, make, 300, auto_batch=True).messages == 300
         assert ours.batches(name_server, make, 100, 50).messages == 100
         assert ours.oneway(name_server, make, 20).messages == 20
-        frame = floor.frame("t", "broker-001", body)
+        frame = floor.frame("broker-001", make)
         assert floor.ping_pong(address, frame, 10).messages == 10
-        many = floor.frame("t", "broker-001", body, batch=50)
+        many = floor.frame("broker-001", make, batch=50)
         assert floor.pipelined(address, many, 20, window=4, each=50).messages == 1000
 
 
 def test_the_command_writes_a_table_and_a_file(tmp_path, capsys) -> None:
     file = tmp_path / "results.json"
     page = tmp_path / "speed.html"
-    words = ["--only", "blocking", "--rounds", "2", "--scale", "0.01"]
+    words = ["--only", "making,blocking", "--shapes", "key,rich", "--bodies", "20,200"]
+    words += ["--rounds", "2", "--scale", "0.01"]
     assert main([*words, "--json", str(file), "--html", str(page)]) == 0
     assert "<svg" in page.read_text()
-    assert "Producer.send" in page.read_text()
-    assert "Producer.send" in capsys.readouterr().out
+    assert "One send at a time, to an acking server, tag + key, 20 B" in page.read_text()
+    said = capsys.readouterr().out
+    assert "-- blocking, tag + key + 3 properties, 20 B" in said
+    assert "Message(...), tag + key: CPU µs: " in said
     content = json.loads(file.read_text())
-    assert {path["path"] for path in content["paths"]} == {"floor", "Producer.send"}
+    assert {path["path"] for path in content["paths"]} == {"floor", "send", "Message(...)"}
+    assert len(content["paths"]) == 2 * 2 * 3
     assert content["machine"]["cores"] >= 1
+    assert len(content["goals"]) == 2
 
 
 def test_a_page_shows_contests_and_series_and_loads_nothing(tmp_path) -> None:
@@ -155,6 +172,11 @@ def test_a_page_shows_contests_and_series_and_loads_nothing(tmp_path) -> None:
     assert "src=" not in text
 
 
+def test_the_command_is_told_without_where_its_results_went() -> None:
+    words = ["--only", "broker", "--json", "/somewhere/x.json", "--html=y", "--rounds", "3"]
+    assert command(words) == "python -m bench --only broker --rounds 3"
+
+
 def test_series_have_a_line_each() -> None:
     found = {"a": {"title": "by n", "points": [{"x": 1000, "y": 2.0}]}}
     assert series_lines(found) == ["by n: 1,000 2.0"]
@@ -167,7 +189,16 @@ def test_memory_per_message_does_not_grow_with_their_number() -> None:
     assert many < 2048
 
 
-@pytest.mark.parametrize("words", [["--only", "nothing"], ["--rounds", "0"], ["--scale", "0"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--only", "nothing"],
+        ["--rounds", "0"],
+        ["--scale", "0"],
+        ["--shapes", "odd"],
+        ["--bodies", "0"],
+    ],
+)
 def test_wrong_arguments_are_told(words: list[str], capsys) -> None:
     with pytest.raises(SystemExit):
         main(words)

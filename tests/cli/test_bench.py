@@ -1,6 +1,8 @@
 from pathlib import Path
 
+from rocketwire import Reader
 from rocketwire.cli import bench
+from rocketwire.cli.bench_shapes import Shape, maker
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,13 +35,17 @@ def test_speed_on_the_user_s_own_cluster(rocketwire, cluster):
     done = rocketwire(*words, "--json", cluster=cluster)
     assert done.code == 0, done.err
     found = {one["path"]: one for one in done.json}
-    assert list(found) == ["send", "submit", "submit, auto_batch", "send of 100"]
+    assert list(found) == ["send", "submit", "submit, auto_batch", "send of 100", "send_many"]
     assert found["send"]["times_blocking"] == 1.0
     assert found["send"]["p99_ms"] >= found["send"]["p50_ms"] > 0
     assert found["submit"]["p50_ms"] is None
     # Two first messages, and in each round 20 one by one and 200 in each other way.
     assert len(cluster.journal.sends(topic="speed-test")) > 2 + 2 * 20
-    shown = rocketwire(*words, cluster=cluster)
+    with Reader(cluster.name_server) as reader:
+        stored = list(reader.read("speed-test"))
+    assert {message.tags for message in stored} == {"pay"}
+    assert len({message.body for message in stored}) >= 200
+    shown = rocketwire(*words, "--shape", "rich", cluster=cluster)
     assert shown.code == 0
     assert "messages/s" in shown.out
 
@@ -49,3 +55,12 @@ def test_speed_on_a_cluster_that_is_not_there_is_one_line(rocketwire):
     assert done.code != 0
     assert "Traceback" not in done.err
     assert "127.0.0.1:1" in done.err
+
+
+def test_a_shape_says_what_messages_have():
+    body, key, rich = (maker(shape, "t", 20)(7) for shape in Shape)
+    assert (body.tags, body.keys, dict(body.properties)) == (None, None, {})
+    assert (key.tags, key.keys, dict(key.properties)) == ("pay", "order-7", {})
+    assert rich.properties["amount"] == "7"
+    make = maker(Shape.BODY, "t", 20)
+    assert make(7).body != make(8).body

@@ -1,7 +1,8 @@
 """``rocketwire bench --topic``: how fast this machine sends to the user's own cluster.
 
 Each way to send is run in turn, some rounds long, and told beside the plain blocking send of the
-same round: on a network that others use, a ratio says more than a figure.
+same round: on a network that others use, a ratio says more than a figure. Every message has a body
+of its own, and is made as it is sent.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rocketwire.message import Message
+from rocketwire.cli.bench_shapes import Maker, Shape, maker
 from rocketwire.sync.producer import Producer
 
 _BATCH: Final = 100
@@ -39,7 +40,13 @@ class _Run:
 
 
 def measure(
-    make: Callable[..., Producer], topic: str, *, count: int, size: int, rounds: int
+    make: Callable[..., Producer],
+    topic: str,
+    *,
+    count: int,
+    size: int,
+    rounds: int,
+    shape: Shape = Shape.KEY,
 ) -> list[Found]:
     """Run every way to send.
 
@@ -49,20 +56,22 @@ def measure(
         count: messages of a blocking run; the others send ten times as many.
         size: bytes of a body.
         rounds: how often each is run.
+        shape: what a message has beside its body.
 
     Raises:
         SendFailedError: a send failed.
     """
-    message = Message(topic, b"x" * size)
+    message = maker(shape, topic, size)
     with make() as plain, make(group="rocketwire-bench-batching", auto_batch=True) as batching:
         paths: dict[str, Callable[[], _Run]] = {
             "send": lambda: _one_by_one(plain, message, count),
             "submit": lambda: _submitted(plain, message, count * 10),
             "submit, auto_batch": lambda: _submitted(batching, message, count * 10),
             f"send of {_BATCH}": lambda: _in_batches(plain, message, count * 10),
+            "send_many": lambda: _many(plain, message, count * 10),
         }
-        plain.send(message)
-        batching.send(message)
+        plain.send(message(0))
+        batching.send(message(0))
         taken: dict[str, list[_Run]] = {name: [] for name in paths}
         for _ in range(rounds):
             for name, run in paths.items():
@@ -70,19 +79,19 @@ def measure(
     return [_summary(name, runs, taken["send"]) for name, runs in taken.items()]
 
 
-def _one_by_one(producer: Producer, message: Message, count: int) -> _Run:
+def _one_by_one(producer: Producer, message: Maker, count: int) -> _Run:
     clock, latencies = time.perf_counter, []
     cpu, began = time.process_time(), clock()
-    for _ in range(count):
+    for number in range(count):
         start = clock()
-        producer.send(message)
+        producer.send(message(number))
         latencies.append(clock() - start)
     return _Run(count, clock() - began, time.process_time() - cpu, latencies)
 
 
-def _submitted(producer: Producer, message: Message, count: int) -> _Run:
+def _submitted(producer: Producer, message: Maker, count: int) -> _Run:
     cpu, began = time.process_time(), time.perf_counter()
-    deliveries = [producer.submit(message) for _ in range(count)]
+    deliveries = [producer.submit(message(number)) for number in range(count)]
     producer.flush()
     run = _Run(count, time.perf_counter() - began, time.process_time() - cpu)
     for delivery in deliveries:
@@ -90,12 +99,18 @@ def _submitted(producer: Producer, message: Message, count: int) -> _Run:
     return run
 
 
-def _in_batches(producer: Producer, message: Message, count: int) -> _Run:
-    batch, times = [message] * _BATCH, max(1, count // _BATCH)
+def _in_batches(producer: Producer, message: Maker, count: int) -> _Run:
+    times = max(1, count // _BATCH)
     cpu, began = time.process_time(), time.perf_counter()
-    for _ in range(times):
-        producer.send(batch)
+    for first in range(0, times * _BATCH, _BATCH):
+        producer.send([message(number) for number in range(first, first + _BATCH)])
     return _Run(times * _BATCH, time.perf_counter() - began, time.process_time() - cpu)
+
+
+def _many(producer: Producer, message: Maker, count: int) -> _Run:
+    cpu, began = time.process_time(), time.perf_counter()
+    producer.send_many(message(number) for number in range(count))
+    return _Run(count, time.perf_counter() - began, time.process_time() - cpu)
 
 
 def _summary(name: str, runs: Sequence[_Run], reference: Sequence[_Run]) -> Found:

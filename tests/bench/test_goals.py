@@ -1,0 +1,74 @@
+"""Each goal is judged by the figure that it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bench.broker import AUTO, FLYING, LISTS, ONE
+from bench.goals import LOOKING, MAKING, READS, judge
+from bench.shapes import BODY, KEY, RICH, title
+
+
+def row(contest: str, path: str, **given: Any) -> dict[str, Any]:
+    ratios = {name: {"median": given.pop(name)} for name in ("java", "floor") if name in given}
+    usual = {"messages_per_second": 1000.0, "cost": 9e-6, "sending_cost": 8e-6, "server_share": 0.5}
+    return {"contest": contest, "path": path, "ratios": ratios} | usual | given
+
+
+@pytest.mark.parametrize(
+    ("contest", "path", "given", "held"),
+    [
+        (title(MAKING, KEY, 200), "Message(...)", {"cost": 1.5e-6}, [True]),
+        (title(MAKING, RICH, 200), "Message(...)", {"cost": 2.4e-6}, [False]),
+        (title(MAKING, BODY, 200), "Message(...)", {"cost": 9e-6}, []),
+        (title(LISTS, KEY, 200), "send_many", {"sending_cost": 4e-6}, [True]),
+        (title(LISTS, KEY, 200), "send_many", {"sending_cost": 4e-6, "java": 0.79}, [True, False]),
+        (title(LISTS, RICH, 200), "send of 500", {"java": 0.8}, [True]),
+        (title(LISTS, KEY, 2000), "send_many", {"sending_cost": 4e-6}, []),
+        (title(AUTO, KEY, 200), "submit, auto_batch", {"java": 0.6}, [False, True]),
+        (title(FLYING, KEY, 200), "submit", {"java": 0.1}, [True]),
+        (title(FLYING, KEY, 200), "await send, 1024 at once", {"java": 0.99}, [True, False]),
+        (title(ONE, KEY, 200), "send", {"floor": 1.26}, [False]),
+        (LOOKING, "handler", {"cost": 6e-6, "java": 0.5}, [True, True]),
+        (READS, "read", {"cost": 5e-6, "java": 0.1}, [False]),
+    ],
+)
+def test_a_goal_is_held_or_missed(
+    contest: str, path: str, given: dict[str, float], held: list[bool]
+) -> None:
+    assert [verdict.held for verdict in judge([row(contest, path, **given)])] == held
+
+
+def test_properties_are_judged_by_what_they_add() -> None:
+    rows = [
+        row(title(FLYING, KEY, 200), "submit", sending_cost=7e-6),
+        row(title(FLYING, RICH, 200), "submit", sending_cost=8.6e-6),
+    ]
+    found = judge(rows)[-1]
+    assert found.target == "submit: CPU µs more for three properties"
+    assert found.found == pytest.approx(1.6)
+    assert not found.held
+
+
+@pytest.mark.parametrize(("cost", "held"), [(3e-6, True), (5e-6, False)])
+def test_where_the_broker_is_the_limit_cpu_counts(cost: float, held: bool) -> None:
+    contest = title(LISTS, KEY, 200)
+    rows = [
+        row(contest, "send_many", sending_cost=cost, java=0.5),
+        row(contest, "floor", messages_per_second=1100.0),
+    ]
+    found = judge(rows)[-1]
+    assert found.held == held
+    assert "the broker is the limit" in found.note
+    rows[1]["messages_per_second"] = 5000.0
+    assert not judge(rows)[-1].held
+
+
+def test_a_verdict_tells_everything_in_a_line() -> None:
+    rows = [row(title(LISTS, KEY, 200), "send_many", java=0.9)]
+    cpu, rate = (verdict.line() for verdict in judge(rows))
+    assert cpu.startswith("MISSED send_many, tag + key: CPU µs, making not counted: 8.00, target 4")
+    assert "9.00 with it" in cpu
+    assert rate.startswith("held")
+    assert "dream 1.0; broker at 50% of a core" in rate
