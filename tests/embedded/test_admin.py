@@ -12,6 +12,7 @@ from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.lenient_json import Pairs, loads
 from rocketwire.wire.route import decode_route
+from rocketwire.wire.stored_message import iter_records
 
 
 def topic_ext(name: str, **more: Any) -> dict[str, Any]:
@@ -191,6 +192,26 @@ def test_a_question_for_a_consumer_is_passed_on(connect, topic: str) -> None:
     _answer(consumer, question.opaque, 0)
     assert operator.receive().code == 0
     assert operator.call(307, ext | {"clientId": "absent"}).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_message_to_be_handled_directly_comes_with_the_question(connect, topic: str) -> None:
+    from test_parked import _answer
+
+    consumer, operator = connect(), connect()
+    heartbeat(consumer, "handles", "g-direct", topic)
+    stored = operator.send_message(topic, b"this one").ext["msgId"]
+    ext = {"consumerGroup": "g-direct", "clientId": "handles", "msgId": stored}
+    operator.send(309, ext)
+    question = consumer.receive()
+    while question.code != 309:
+        question = consumer.receive()
+    (record,) = iter_records(question.body)
+    assert (record.topic, record.body) == (topic, b"this one")
+    assert question.ext["brokerName"] == "broker-a"
+    _answer(consumer, question.opaque, 0)
+    assert operator.receive().code == 0
+    missing = operator.call(309, ext | {"msgId": stored[:16] + "0000000000FFFFFF"})
+    assert (missing.code, "there is no message" in missing.remark) == (1, True)
 
 
 def test_offsets_and_delays_can_be_copied(client: WireClient, topic: str) -> None:

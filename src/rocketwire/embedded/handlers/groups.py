@@ -15,6 +15,7 @@ from rocketwire.wire.command import Command
 from rocketwire.wire.headers import int_field, text_field
 from rocketwire.wire.json_header import language_name
 from rocketwire.wire.lenient_json import Pairs, dumps
+from rocketwire.wire.message_id import decode_offset_message_id
 
 if TYPE_CHECKING:
     from rocketwire.embedded.broker import Broker
@@ -37,7 +38,7 @@ def handlers(broker: Broker) -> dict[int, Handler]:
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: handler.reset,
         RequestCode.GET_ALL_CONSUMER_OFFSET: handler.all_offsets,
         RequestCode.GET_CONSUMER_RUNNING_INFO: handler.ask_client,
-        RequestCode.CONSUME_MESSAGE_DIRECTLY: handler.ask_client,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: handler.consume_directly,
     }
 
 
@@ -127,6 +128,16 @@ class GroupHandler:
                 ResponseCode.SYSTEM_ERROR, f"The Consumer <{name}> <{client_id}> not online"
             )
         self._broker.spawn(self._pass_on(call, member))
+
+    def consume_directly(self, call: Call) -> None:
+        """Have a consumer handle one stored message now, as an operator wants it."""
+        message_id = text_field(call.ext, "msgId")
+        record = self._broker.store.record_at(decode_offset_message_id(message_id).offset)
+        if record is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"there is no message {message_id}")
+        call.command.body = bytes(record)
+        call.command.ext["brokerName"] = self._broker.name
+        self.ask_client(call)
 
     async def _pass_on(self, call: Call, member: Member) -> None:
         old = call.command
