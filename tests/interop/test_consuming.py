@@ -9,6 +9,8 @@ from tests.interop.driver import body_of, message
 from tests.real.frames import ask
 from tests.real.running import unique
 
+from rocketwire import SimpleConsumer
+
 
 def send(meeting: Any, topic: str, bodies: list[str], **fields: Any) -> list[dict[str, Any]]:
     producer = meeting.producer()
@@ -251,3 +253,35 @@ def test_sql_filters_on_properties(meeting: Any):
         send(meeting, topic, [f"m-{number}"], properties={"number": str(number)})
     consumer = meeting.consumer("push", topic, sql="number > 3")
     assert sorted(bodies_of(meeting.take(consumer, 2))) == ["m-4", "m-5"]
+
+
+@pytest.mark.without("go", "java-4.9.7")
+def test_members_that_receive_share_messages_with_ours(meeting: Any):
+    topic, group = meeting.topic(), unique("group")
+    printed = meeting.client.mqadmin(
+        meeting.target.name_server, "setConsumeMode", "-c", meeting.target.cluster_name,
+        "-t", topic, "-g", group, "-m", "POP", "-q", "8",
+    )  # fmt: skip
+    assert "success" in printed, printed
+    consumer = meeting.consumer("push", topic, group, options={"clientRebalance": False})
+    bodies = names("m", 200)
+    ours: list[str] = []
+    theirs: list[str] = []
+    with SimpleConsumer(meeting.target.name_server, group=group, start="earliest") as simple:
+        simple.subscribe(topic)
+        for part in range(20):
+            send(meeting, topic, bodies[part * 10 : part * 10 + 10])
+            received = simple.receive(4, wait=0.3)
+            simple.acknowledge(received)
+            ours += [found.text for found in received]
+        while len(ours) + len(theirs) < len(bodies):
+            taken = bodies_of(meeting.take(consumer, len(bodies), seconds=1.0))
+            received = simple.receive(wait=1)
+            simple.acknowledge(received)
+            ours += [found.text for found in received]
+            theirs += taken
+            if not taken and not received:
+                break
+    assert sorted(ours + theirs) == sorted(bodies)
+    assert ours
+    assert theirs

@@ -370,6 +370,17 @@ class Broker(Server):
         if self._registrar is not None:
             await self._registrar.register_now()
 
+    async def ask_name_server(self, command: Command) -> Command:
+        """The answer of any name server.
+
+        Raises:
+            OSError: none could be reached.
+            TimeoutError: none answered.
+        """
+        if self._registrar is None:
+            raise OSError("the broker does not run")
+        return await self._registrar.ask(command)
+
     def allow(self, permission: int) -> None:
         """Change what may be done with this broker's queues."""
         self.permission = permission

@@ -203,6 +203,21 @@ class Registrar:
             _log.warning("name server %s: %d %s", link.address, reply.code, reply.remark)
         return reply.code == ResponseCode.SUCCESS
 
+    async def ask(self, command: Command) -> Command:
+        """The answer of any name server.
+
+        Raises:
+            OSError: none could be reached.
+            TimeoutError: none answered.
+        """
+        failure: OSError | TimeoutError = OSError("there is no name server")
+        for link in self._links:
+            try:
+                return await link.invoke(command)
+            except (OSError, TimeoutError) as error:
+                failure = error
+        raise failure
+
     async def unregister(self) -> None:
         """Say goodbye to all name servers."""
         await asyncio.gather(

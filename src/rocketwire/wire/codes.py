@@ -88,6 +88,7 @@ class RequestCode:
     LITE_PULL_MESSAGE: Final = 361
     RECALL_MESSAGE: Final = 370
     QUERY_ASSIGNMENT: Final = 400
+    SET_MESSAGE_REQUEST_MODE: Final = 401
     GET_BROKER_MEMBER_GROUP: Final = 901
     BROKER_HEARTBEAT: Final = 904
     # Too large for a binary header, which has 16 bits for them: these travel with JSON headers.

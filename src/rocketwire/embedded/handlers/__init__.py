@@ -14,6 +14,7 @@ def all_handlers(broker: Broker) -> dict[int, Handler]:
     """Every request that a broker understands."""
     from rocketwire.embedded.handlers import (
         admin,
+        assignment,
         clients,
         groups,
         messages,
@@ -31,7 +32,7 @@ def all_handlers(broker: Broker) -> dict[int, Handler]:
     table: dict[int, Handler] = {}
     families = (
         send, pull, offsets, clients, messages, topics, groups, retry, transactions, reply, admin,
-        recall, pop,
+        recall, pop, assignment,
     )  # fmt: skip
     for family in families:
         table |= family.handlers(broker)
