@@ -7,7 +7,7 @@ from typing import Final
 
 from bench import floor
 from bench.acker import Acker
-from bench.rounds import Path
+from bench.rounds import Measure, Path
 from bench.shapes import Shape, maker
 from bench.worker import LIST, WINDOW, Task, perform
 
@@ -66,6 +66,6 @@ def contests(server: Acker, shape: Shape, size: int, scale: float) -> dict[str, 
         found[name] = list(floors[name])
         for path, count in paths.items():
             task = Task(path, shape.word, scaled(count, scale, size), server.name_server, size=size)
-            measure = "p50" if name == "blocking" else "rate"
-            found[name].append(Path(path, partial(perform, task), measure, rivals))  # type: ignore[arg-type]
+            measure: Measure = "p50" if name == "blocking" else "rate"
+            found[name].append(Path(path, partial(perform, task), measure, rivals))
     return found

@@ -26,7 +26,7 @@ from typing import Final
 from bench import floor, ours
 from bench.acking import scaled
 from bench.foreign import VERSION, ForeignClient, go_client, java_client
-from bench.rounds import Path
+from bench.rounds import Measure, Path
 from bench.samples import process_cpu
 from bench.shapes import KEY, RICH, Shape, maker
 from bench.worker import LIST, WINDOW, Task, perform
@@ -142,34 +142,23 @@ def warm_up(found: Stage) -> None:
 def contests(found: Stage, shape: Shape, size: int, scale: float) -> dict[str, list[Path]]:
     """Contests by name, for messages of one shape."""
     ready = {}
-    for name, ours_here in CONTESTS.items():
-        measure = "p50" if name == ONE else "rate"
+    for name, counts in CONTESTS.items():
         floors = _floor(found, name, shape, size, scale)
-        theirs = _theirs(found, name, shape, size, scaled(max(ours_here.values()), scale, size))
+        theirs = _theirs(found, name, shape, size, scaled(max(counts.values()), scale, size))
         rivals = tuple(path.name for path in (*floors, *theirs))
-        mine = [
-            Path(
-                path,
-                partial(
-                    perform,
-                    Task(
-                        path,
-                        shape.word,
-                        scaled(count, scale, size),
-                        found.name_server,
-                        TOPIC,
-                        size,
-                    ),
-                ),
-                measure,  # type: ignore[arg-type]
-                rivals,
-            )
-            for path, count in ours_here.items()
-        ]
+        mine = []
+        for path, count in counts.items():
+            number = scaled(count, scale, size)
+            task = Task(path, shape.word, number, found.name_server, TOPIC, size)
+            mine.append(Path(path, partial(perform, task), _measure(name), rivals))
         ready[name] = [*floors, *mine, *theirs]
     if shape is KEY:
         ready |= _more(found, size, scale)
     return ready
+
+
+def _measure(contest: str) -> Measure:
+    return "p50" if contest in {ONE, THREADS} else "rate"
 
 
 def _floor(found: Stage, contest: str, shape: Shape, size: int, scale: float) -> list[Path]:
@@ -206,7 +195,7 @@ def _theirs(found: Stage, contest: str, shape: Shape, size: int, count: int) -> 
         Path(
             client.name,
             partial(client.run, path, TOPIC, count, size=size, shape=shape.word, **how),
-            "p50" if path == "sync" else "rate",
+            _measure(contest),
             against,
         )
         for client in found.clients
