@@ -190,18 +190,19 @@ def many_on_loop(name_server: str, make: Maker, count: int) -> Sample:
 
 
 def oneway(name_server: str, make: Maker, count: int) -> Sample:
-    """``Producer.send_oneway``."""
+    """``Producer.send_oneway``, then one send: before its answer, all have been written."""
     with Producer(name_server, **_PRODUCER) as producer:
         for number in range(WARM_UP):
             producer.send_oneway(make(number))
         with Stopwatch() as watch:
             for number in range(count):
                 producer.send_oneway(make(number))
+            producer.send(make(count))
     return _sample(watch, count, make)
 
 
 def oneway_on_loop(name_server: str, make: Maker, count: int) -> Sample:
-    """``await AsyncProducer.send_oneway``; the last send is awaited, and ends the run."""
+    """``await AsyncProducer.send_oneway``, then one send, likewise."""
 
     async def main() -> Sample:
         async with AsyncProducer(name_server, **_PRODUCER) as producer:

@@ -41,7 +41,9 @@ class Shape:
 BODY: Final = Shape("body", "body only", is_tagged=False)
 KEY: Final = Shape("key", "tag + key")
 RICH: Final = Shape("rich", "tag + key + 3 properties", has_properties=True)
-SHARDED: Final = Shape("sharded", "the same + sharding key", has_properties=True, is_sharded=True)
+SHARDED: Final = Shape(
+    "sharded", f"{RICH.name} + sharding key", has_properties=True, is_sharded=True
+)
 SHAPES: Final = {shape.word: shape for shape in (BODY, KEY, RICH, SHARDED)}
 
 

@@ -129,14 +129,15 @@ func blocking(client rocketmq.Producer, t task) ([]float64, error) {
 	return latencies, check(&failures)
 }
 
-// oneway sends messages without an answer.
+// oneway sends messages without an answer, then one with: before it, all have been written.
 func oneway(client rocketmq.Producer, t task) error {
 	for i := 0; i < t.count; i++ {
 		if err := client.SendOneWay(context.Background(), t.make(i)); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err := client.SendSync(context.Background(), t.make(t.count))
+	return err
 }
 
 // flying sends messages, or batches of them, with callbacks; at most so many without an answer.

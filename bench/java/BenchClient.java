@@ -141,7 +141,7 @@ public final class BenchClient {
         return latencies;
     }
 
-    /** Messages without an answer. */
+    /** Messages without an answer, then one with: before it, all have been written. */
     private long[] oneway(Task task) throws Exception {
         for (int i = 0; i < task.count; i++) {
             if (task.isSharded) {
@@ -150,6 +150,7 @@ public final class BenchClient {
                 plain.sendOneway(task.make(i));
             }
         }
+        plain.send(task.make(task.count));
         return new long[0];
     }
 
