@@ -15,6 +15,7 @@ The end is 1 if anything lost more than 5 % of CPU or rate (*body only*: 10 %), 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -265,6 +266,13 @@ def report(found: dict[Place, Pairs], seconds: float) -> int:
     bad = sum(1 for pairs in found.values() if pairs.error or pairs.lost())
     word = f"{bad} of {len(found)} lost or failed" if bad else f"none of {len(found)} lost"
     print(f"\n{word}; ratios are new / old, medians of pairs; {seconds:.0f} s")
+    paces = [s.pace for pairs in found.values() for s in (*pairs.old, *pairs.new)]
+    if paces:
+        # Rates suffer from what else runs, CPU time hardly does.
+        load = os.getloadavg()[0]
+        print(
+            f"the machine: load {load:.1f}, {statistics.median(paces):.2f} times as slow as usual"
+        )
     return bad
 
 

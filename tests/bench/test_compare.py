@@ -162,6 +162,7 @@ def test_the_command_compares_this_tree_with_itself(capsys: pytest.CaptureFixtur
     assert "bodies of 2000 B" in said
     assert said.count("send of 500") == 2
     assert "new / old" in said
+    assert "times as slow as usual" in said
 
 
 @pytest.mark.parametrize(
