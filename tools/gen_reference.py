@@ -156,8 +156,21 @@ SPARK_OPTIONS = {
     ),
     "groupId": ("read", "report progress under this consumer group"),
     "tags": ("read", "`TagA || TagB`"),
-    "columns": ("read", "comma-separated; what is left out is not decoded"),
+    "columns": (
+        "read",
+        (
+            "comma-separated; what is left out is not decoded, and `undecodable` (why a body is "
+            "given as it is stored) comes only if it is named"
+        ),
+    ),
     "includeProperties": ("read", "`user` (default), `all`, `none`"),
+    "onBadBody": (
+        "read",
+        (
+            "a message whose body can't be decoded: `raw` (default; as it is stored), `fail`, or "
+            "`skip` (counted in the task's log)"
+        ),
+    ),
     "deliveryTimeout": ("write", "how long a task tries to deliver a row (120s)"),
     "stampRows": (
         "write",

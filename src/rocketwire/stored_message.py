@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from rocketwire.message import Message, MessageQueue
@@ -118,16 +118,17 @@ for _name in STORED_FIELDS:
         setattr(StoredMessage, _name, _Unread(_name))
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: The first and the last moment that every time zone can show, in milliseconds.
-_FIRST_MS: Final = -62_135_510_400_000  # 0001-01-02
-_LAST_MS: Final = 253_402_128_000_000  # 9999-12-30
+FIRST_MS: Final = -62_135_510_400_000  # 0001-01-02
+LAST_MS: Final = 253_402_128_000_000  # 9999-12-30
 
 
 def clamp_ms(milliseconds: int) -> int:
     """The nearest milliseconds that a calendar has, of any 64 bits that a sender wrote."""
-    return min(max(milliseconds, _FIRST_MS), _LAST_MS)
+    return min(max(milliseconds, FIRST_MS), LAST_MS)
 
 
 def utc_from_ms(milliseconds: int) -> datetime:
     """A moment as RocketMQ writes it, as an aware datetime; the nearest that a calendar has."""
-    return datetime.fromtimestamp(clamp_ms(milliseconds) / 1000, UTC)
+    return _EPOCH + timedelta(milliseconds=clamp_ms(milliseconds))

@@ -7,20 +7,38 @@ import contextlib
 import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Final, Self, cast
 
 from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.group_session import GroupSession
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core import group_view
-from rocketwire.core.consume_trace import EXCEPTION, FAILED, SUCCESS, ConsumeTracer
+from rocketwire.core.consume_trace import ConsumeTracer
 from rocketwire.core.consumer_stats import ConsumerStats
 from rocketwire.core.group import Group
+from rocketwire.core.group_upkeep import give_up_waiting
+from rocketwire.core.handling import (
+    Failure,
+    cancelled,
+    error_of,
+    make_workload,
+    tell_of_waiting,
+    trace_code,
+    wanted_retry,
+)
 from rocketwire.core.pull import TagFilter, tag_filter
 from rocketwire.core.send_back import Retry
 from rocketwire.core.validate import check_topic
-from rocketwire.core.workload import Limits, Work, Workload
+from rocketwire.core.workload import Work, Workload
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.hooks import HookSet
 from rocketwire.message import MessageQueue
@@ -34,24 +52,6 @@ Handler = Callable[[Any], Any]
 
 #: A task that never waits gives way to the loop after so long.
 _TURN: Final = 0.002
-
-
-def make_workload(config: ConsumerConfig, lock: Any, clock: Callable[[], float]) -> Workload:
-    """What handlers of a consumer take their messages from."""
-    return Workload(
-        lock=lock,
-        clock=clock,
-        ordered=config.ordered,
-        batch=config.batch,
-        limits=Limits(
-            config.max_queue_messages,
-            config.max_queue_bytes,
-            config.max_queue_span,
-            config.max_messages,
-            config.max_bytes,
-        ),
-        needs_lock=not config.broadcast,
-    )
 
 
 class AsyncConsumer(AsyncClient[ConsumerConfig]):
@@ -89,6 +89,8 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._file: OffsetFile | None = None
         self._tracer: ConsumeTracer | None = None
+        #: The membership now, or the last one: its numbers outlive it.
+        self._group: Group | None = None
 
     def _opened(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -97,12 +99,13 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
 
     # -- what is wanted ----------------------------------------------------------------------
 
-    def subscribe(self, topic: str, tags: str = "*") -> Self:
+    def subscribe(self, topic: str, tags: str | Iterable[str] = "*") -> Self:
         """Want a topic, or some tags of it; several topics may be subscribed to.
 
         Args:
             topic: its name.
-            tags: ``*``, ``TagA`` or ``TagA || TagB``; replaces what was wanted of it before.
+            tags: ``*``, ``TagA``, ``TagA || TagB`` or a list of tags; replaces what was wanted of
+                it before.
 
         Raises:
             InvalidMessageError: the topic or the tags make no sense.
@@ -145,6 +148,7 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
         group = Group(instance, config, self._workload, HookSet(config.hooks), self._file)
         group.subscribe(self._subscriptions)
         self._tracer = group.tracer
+        self._group = group
         session = GroupSession(group)
         try:
             await session.join()
@@ -224,35 +228,56 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                 f"the handler is {handler!r}: give a function, or a coroutine function"
             )
         is_own = self._state == "new"
-        tasks: list[asyncio.Task[None]] = []
+        workers = _Workers(lambda: self._work(handler), self._wake_all)
+        try:
+            await self._run_workers(workers)
+        except KeyboardInterrupt:  # the second Ctrl-C, come so soon that it hit us and not the loop
+            self._give_up_waiting()
+            raise
+        finally:
+            await self._end(workers)
+            if is_own:
+                await self.shutdown()
+        if workers.error is not None:
+            raise workers.error
+
+    async def _run_workers(self, workers: _Workers) -> None:
         try:
             if not self._stop_wanted:
                 await self.join()
                 self._stopped.clear()
-                tasks += [
-                    asyncio.create_task(self._work(handler)) for _ in range(self._config.workers)
-                ]
-            while not self._is_ending and self._session is not None:
+                workers.start(self._config.workers)
+            while not self._is_ending and self._session is not None and workers.error is None:
                 await self._stopped.wait()
-        finally:
-            await self._end(tasks)
-            if is_own:
-                await self.shutdown()
+        except asyncio.CancelledError:
+            if workers.were_started:
+                tell_of_waiting(self._workload, self._config.shutdown_timeout)
+            raise
 
-    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+    def _give_up_waiting(self) -> None:
+        """Leave without those handlers that are still at work."""
+        if self._group is not None:
+            give_up_waiting(self._group)
+
+    async def _end(self, workers: _Workers) -> None:
         try:
-            if tasks:
+            if workers.were_started:
                 await self.leave()
+        except KeyboardInterrupt:
+            self._give_up_waiting()
+            await self.leave()
+            raise
         finally:
             self._stop_wanted = False
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await workers.end()
 
     async def _work(self, handler: Handler) -> None:
-        loop, workload, tracer = self._loop, self._workload, self._tracer
+        workload, tracer = self._workload, self._tracer
         is_batch, is_coroutine = self._config.batch > 1, is_coroutine_function(handler)
-        turn = loop.time()
+        group, is_cancelled = self._config.group, cast("Any", asyncio.current_task()).cancelling
+        # Not the loop's own clock: uvloop's stands still while a task does not wait.
+        clock = self._instance.clock
+        turn = clock()
         while (work := self._next_now() or await self._next()) is not None:
             given: Any = work.given
             while given is not None:
@@ -265,10 +290,15 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                         result = await result
                 except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
                     result = Failure(error)
+                except asyncio.CancelledError as error:
+                    if is_cancelled():
+                        workload.release(work)
+                        raise
+                    result = cancelled(error)
                 except BaseException:
                     workload.release(work)
                     raise
-                retry = None if result is None else wanted_retry(result, given)
+                retry = None if result is None else wanted_retry(result, given, group)
                 if tracer is not None:
                     tracer.end(trace, trace_code(result, retry))
                 if retry is not None:
@@ -279,9 +309,9 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                 given = None if self._stop_wanted or self._is_leaving else workload.go_on(work)
             else:
                 workload.finish(work)
-            if loop.time() - turn > _TURN:
+            if clock() - turn > _TURN:
                 await asyncio.sleep(0)
-                turn = loop.time()
+                turn = clock()
 
     def _go_on(self, work: Work) -> StoredMessage | None:
         """What whoever iterates gets next of the same work; None if he should finish it."""
@@ -348,12 +378,16 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
     def stats(self) -> ConsumerStats:
         """Counters since the consumer joined, and each queue as it stands.
 
+        After it has left, the numbers of the time when it was a member.
+
         Raises:
-            ClientClosedError: it is no member now.
+            ClientClosedError: it never was a member.
         """
-        if self._session is None:
-            raise ClientClosedError("this consumer is no member of its group: run it, or join()")
-        return group_view.stats(self._session.group)
+        if self._group is None:
+            raise ClientClosedError(
+                "this consumer is no member of its group, and never was: run it, or join()"
+            )
+        return group_view.stats(self._group)
 
 
 class _Iteration:
@@ -391,34 +425,51 @@ class _Iteration:
             self._consumer._workload.release(work)  # noqa: SLF001
 
 
-class Failure:
-    """In place of a handler's result: it raised."""
+class _Workers:
+    """The tasks that call the handler. One that fails ends ``run`` with its error.
 
-    def __init__(self, error: Exception) -> None:
-        self.error = error
+    Args:
+        work: what each of them does.
+        on_error: called when one has failed.
+    """
 
+    def __init__(
+        self, work: Callable[[], Coroutine[Any, Any, None]], on_error: Callable[[], None]
+    ) -> None:
+        self._work = work
+        self._on_error = on_error
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_ending = False
+        self.were_started = False
+        self.error: BaseException | None = None
 
-def wanted_retry(result: object, given: StoredMessage | list[StoredMessage]) -> Retry | None:
-    """What a handler's result asks for."""
-    if isinstance(result, Retry):
-        return result
-    if isinstance(result, Failure):
-        first = given[0] if isinstance(given, list) else given
-        _log.warning("a handler failed at %s", first.message_id, exc_info=result.error)
-        return Retry()
-    return Retry() if result is Retry else None
+    def start(self, count: int) -> None:
+        """Start so many."""
+        self.were_started = True
+        for _ in range(count):
+            task = asyncio.create_task(self._work())
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._is_ending:
+            return
+        if task.cancelled():
+            # A handler can cancel the task that it runs in. Its message was put back.
+            _log.warning("a handler cancelled the task that called it: another takes its place")
+            self.start(1)
+        elif (error := task.exception()) is not None:
+            self.error = self.error or error
+            self._on_error()
 
-def error_of(result: object) -> Exception | None:
-    """What a handler raised, if it did."""
-    return result.error if isinstance(result, Failure) else None
-
-
-def trace_code(result: object, retry: Retry | None) -> int:
-    """What a trace says of a handler's result."""
-    if isinstance(result, Failure):
-        return EXCEPTION
-    return SUCCESS if retry is None else FAILED
+    async def end(self) -> None:
+        """End all of them."""
+        self._is_ending = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def is_coroutine_function(handler: Handler) -> bool:

@@ -107,7 +107,7 @@ class RangeCursor:
             self._learn(reached - offset, stop - offset, len(body))
         part = None
         if len(body):
-            part = PullBody(self.queue, body, offset_delta, offset, reached, slab, at)
+            part = PullBody(self.queue, body, offset_delta, offset, reached, slab, at, next_offset)
         self._arrived[offset] = (reached, part)
 
     def _learn(self, came: int, asked: int, size: int) -> None:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketwire.columns.buffers import Bytes, Int64s, from_matrix, gather_slices
+from rocketwire.columns.buffers import Bytes, Int64s, from_matrix, from_offsets, gather_slices
 from rocketwire.columns.ids import hex_matrix
 from rocketwire.columns.property_columns import Included, PropertyTable, TextError
-from rocketwire.columns.records import Records, locate, window
+from rocketwire.columns.records import (
+    IrregularError,
+    Records,
+    fixed_fields,
+    locate,
+    needs_reading,
+    window,
+)
+from rocketwire.columns.rewrite import read_one_by_one
 from rocketwire.columns.schema import (
     READ_SCHEMA,
     ROW_ID_PROPERTY,
     SOURCE_ID_PROPERTY,
     TIMESTAMP,
 )
-from rocketwire.columns.walk import PullBody
+from rocketwire.columns.walk import PullBody, find_records
+from rocketwire.errors import ConfigError, RemoteProtocolError
+from rocketwire.stored_message import FIRST_MS, LAST_MS
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.properties import Property
 
@@ -28,8 +39,10 @@ _GROUP_BYTES: Final = 4 * 1024 * 1024
 #: From so many bytes on a batch ends with the buffer that its bodies lie in, so that they need not
 #: be put together first.
 _ENOUGH_BYTES: Final = 1024 * 1024
-#: Microseconds of a timestamp must fit into 64 bits, however odd the milliseconds are.
-_FAR_MS: Final = (2**63 - 1) // 1000
+
+OnBadBody = Literal["raw", "fail", "skip"]
+_ON_BAD_BODY: Final = ("raw", "fail", "skip")
+_log = logging.getLogger("rocketwire.columns")
 
 _PROPERTY_COLUMNS: Final = {
     "messageId": Property.UNIQ_KEY,
@@ -45,10 +58,12 @@ class RecordDecoder:
     """Makes record batches of one schema from pull bodies.
 
     Args:
-        schema: which columns, in which order; a part of ``READ_SCHEMA``.
+        schema: which columns, in which order; a part of ``ALL_COLUMNS``.
         properties: which properties the column ``properties`` holds.
         tags: keep only rows with one of these tags. Brokers filter by hash code, so a row with
             another tag of the same code may have come along.
+        on_bad_body: what to do with a message whose body can't be decoded: give it as it is stored
+            (``raw``), raise (``fail``), or leave it out (``skip``) and count it in ``skipped``.
     """
 
     def __init__(
@@ -57,36 +72,75 @@ class RecordDecoder:
         *,
         properties: Included = "user",
         tags: Iterable[str] | None = None,
+        on_bad_body: OnBadBody = "raw",
     ) -> None:
+        if on_bad_body not in _ON_BAD_BODY:
+            raise ConfigError(
+                f"on_bad_body is {on_bad_body!r}: give one of {', '.join(_ON_BAD_BODY)}"
+            )
         self.schema = schema
+        self.skipped = 0
         self._properties: Included = properties
         self._tags = None if tags is None else pa.array(sorted(set(tags)), pa.string())
+        self._on_bad_body = on_bad_body
         names = set(schema.names)
         self._parses = bool(names & {*_PROPERTY_COLUMNS, "properties"}) or self._tags is not None
+        # What is left out is not decoded, unless something depends on whether it could be.
+        self._with_bodies = bool(names & {"body", "undecodable"}) or on_bad_body != "raw"
 
     def decode(self, bodies: Iterable[PullBody]) -> Iterator[pa.RecordBatch]:
         """One batch for each few megabytes of bodies; batches without rows are left out."""
         for group in _groups(bodies):
-            batch = self._decode_group(group)
-            if batch.num_rows:
-                yield batch
+            for batch in self._decode_group(group):
+                if batch.num_rows:
+                    yield batch
+        if self.skipped:
+            _log.warning(
+                "%d messages were left out, because their bodies can't be decoded", self.skipped
+            )
 
-    def _decode_group(self, bodies: Sequence[PullBody]) -> pa.RecordBatch:
-        found = locate(bodies)
-        table = None
-        if self._parses:
+    def _decode_group(self, bodies: Sequence[PullBody]) -> Iterator[pa.RecordBatch]:
+        found = find_records(bodies)
+        fixed = fixed_fields(found)
+        if not needs_reading(fixed, with_bodies=self._with_bodies):
             try:
-                table = _parse(found)
-            except TextError:
-                found = locate(bodies, mend_text=True)
-                table = _parse(found)
+                records = locate(found, fixed, bodies)
+                table = _parse(records) if self._parses else None
+            except (IrregularError, TextError):
+                pass  # one by one, then
+            else:
+                yield self._batch(records, bodies, table)
+                return
+        for records in read_one_by_one(bodies, with_bodies=self._with_bodies):
+            yield self._batch(records, bodies, _parse(records) if self._parses else None)
+
+    def _batch(
+        self, found: Records, bodies: Sequence[PullBody], table: PropertyTable | None
+    ) -> pa.RecordBatch:
         columns = _Columns(found, bodies, table, self._properties)
         batch = pa.RecordBatch.from_arrays(
             [columns.make(name) for name in self.schema.names], schema=self.schema
         )
+        kept = None
         if self._tags is not None and table is not None:
-            batch = batch.filter(pc.is_in(table.column(Property.TAGS), value_set=self._tags))
-        return batch
+            kept = pc.is_in(table.column(Property.TAGS), value_set=self._tags)
+        if self._on_bad_body != "raw" and found.decoded is not None:
+            kept = self._without_bad(columns, kept)
+        return batch if kept is None else batch.filter(kept)
+
+    def _without_bad(self, columns: _Columns, kept: Any | None) -> Any:
+        """Which rows have a body that could be decoded.
+
+        Raises:
+            RemoteProtocolError: some have none, and that is not borne.
+        """
+        good = columns.undecodable().is_null()
+        bad = pc.invert(good) if kept is None else pc.and_(pc.invert(good), kept)
+        count = bad.true_count
+        if count and self._on_bad_body == "fail":
+            raise columns.explain(bad.index(True).as_py())
+        self.skipped += count
+        return good if kept is None else pc.and_(good, kept)
 
 
 def _groups(bodies: Iterable[PullBody]) -> Iterator[list[PullBody]]:
@@ -144,7 +198,28 @@ class _Columns:
 
     def bodies(self) -> Any:
         found = self.found
+        if found.decoded is not None and found.decoded.bodies is not None:
+            chosen = [found.decoded.bodies[number] for number in found.number.tolist()]
+            ends = np.cumsum([0, *map(len, chosen)])
+            # Of a single body not even a copy is made.
+            return from_offsets(ends, b"".join(chosen))
         return gather_slices(found.data, found.body_start, found.body_end, pa.binary())
+
+    def undecodable(self) -> Any:
+        found = self.found
+        if found.decoded is None:
+            return pa.nulls(len(found), pa.string())
+        return pa.array([found.decoded.reasons[n] for n in found.number.tolist()], pa.string())
+
+    def explain(self, row: int) -> RemoteProtocolError:
+        """Why a row is refused."""
+        queue = self._bodies[int(self.found.source[row])].queue
+        return RemoteProtocolError(
+            f"topic {queue.topic}, broker {queue.broker}, queue {queue.id}, offset "
+            f"{int(self.found.queue_offset[row])}: the body can't be decoded: "
+            f"{self.undecodable()[row].as_py()}. Set onBadBody to raw to get it as it is stored, or "
+            "to skip"
+        )
 
     def _per_body(self, values: list[str]) -> Any:
         """A column that is constant within each body."""
@@ -164,6 +239,7 @@ _MAKERS: Final[dict[str, Callable[[_Columns], Any]]] = {
     "topic": _Columns.topics,
     "broker": _Columns.brokers,
     "body": _Columns.bodies,
+    "undecodable": _Columns.undecodable,
     "messageId": _Columns.message_ids,
     "queueId": lambda columns: _numbers(columns.found.fixed["queue_id"], pa.int32()),
     "queueOffset": lambda columns: _numbers(columns.found.queue_offset, pa.int64()),
@@ -180,7 +256,7 @@ def _numbers(values: Any, kind: pa.DataType) -> Any:
 
 
 def _moments(milliseconds: Any) -> Any:
-    native = np.clip(milliseconds.astype(np.int64), -_FAR_MS, _FAR_MS)
+    native = np.clip(milliseconds.astype(np.int64), FIRST_MS, LAST_MS)
     return pa.array(native * 1000, pa.int64()).view(TIMESTAMP)
 
 

@@ -1,9 +1,8 @@
 """Where the stored records of many pull bodies lie, and their fields of fixed size, as arrays.
 
-Records that need more than looking at are rewritten first: a compressed body is made whole, a
-batch in one record becomes its messages, properties that are no UTF-8 are mended. After that all
-records have one layout (save for IPv6 hosts and long topics, which only shift it), and columns
-are gathered in C.
+All records have one layout (save for IPv6 hosts and long topics, which only shift it), and columns
+are gathered in C. Records that need more than looking at (a compressed body, a batch in one record,
+lengths that do not agree, properties that are no UTF-8) are left to ``rewrite``.
 """
 
 from __future__ import annotations
@@ -17,10 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketwire.columns.buffers import Bools, Bytes, Int64s
-from rocketwire.columns.walk import Found, PullBody, explain, find_in_texts, find_records
-from rocketwire.errors import RemoteProtocolError
+from rocketwire.columns.walk import Found, PullBody
 from rocketwire.wire.codes import SystemFlag
-from rocketwire.wire.compression import decompress
 from rocketwire.wire.record_layout import (
     BOTH_V6,
     HEAD_V4_SIZE,
@@ -31,13 +28,6 @@ from rocketwire.wire.record_layout import (
     V6_EXTRA,
     array_fields,
 )
-from rocketwire.wire.stored_message import (
-    MAX_BODY,
-    Record,
-    encode_record,
-    iter_records,
-    unwrap_inner_batch,
-)
 
 _FIXED: Final = np.dtype(array_fields())
 #: What follows each host; it begins later when that is IPv6.
@@ -45,11 +35,32 @@ _AFTER_BORN: Final = np.dtype(array_fields("store_ms", "store_host"))
 _AFTER_STORE: Final = np.dtype(array_fields("reconsume_times", "body_length"))
 
 
+class IrregularError(Exception):
+    """Lengths within a record do not agree: arrays can't be made of it as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What was made of records one by one: bodies, and why some are as they are stored.
+
+    ``bodies`` is None where nobody asked for them.
+    """
+
+    bodies: list[bytes] | None
+    reasons: list[str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Arrays with one element per record; positions count in ``data``."""
+    """Arrays with one element per record; positions count in ``data``.
+
+    ``number`` counts the records as they were found, and is their place in ``decoded``, if they
+    were read one by one.
+    """
 
     data: pa.Buffer
+    decoded: Decoded | None
+    number: Int64s
     source: Int64s
     fixed: npt.NDArray[Any]
     store_ms: Int64s
@@ -66,8 +77,8 @@ class Records:
 
     def keep(self, mask: Bools) -> Records:
         """Only some of the records."""
-        arrays = (getattr(self, name) for name in Records.__slots__[1:])
-        return Records(self.data, *(array[mask] for array in arrays))
+        arrays = (getattr(self, name) for name in Records.__slots__[2:])
+        return Records(self.data, self.decoded, *(array[mask] for array in arrays))
 
 
 def window(data: Bytes, width: int) -> npt.NDArray[Any]:
@@ -77,57 +88,51 @@ def window(data: Bytes, width: int) -> npt.NDArray[Any]:
     )
 
 
-def locate(bodies: Sequence[PullBody], *, mend_text: bool = False) -> Records:
-    """Find all records of some pull bodies.
+def needs_reading(fixed: npt.NDArray[Any], *, with_bodies: bool) -> bool:
+    """Whether some of the records must be read one by one."""
+    flags = fixed["system_flag"]
+    special = flags & INNER_BATCH == INNER_BATCH
+    if with_bodies:
+        special = special | (flags & SystemFlag.COMPRESSED != 0)
+    return bool(special.any())
+
+
+def locate(
+    found: Found,
+    fixed: npt.NDArray[Any],
+    bodies: Sequence[PullBody],
+    decoded: Decoded | None = None,
+) -> Records:
+    """The records of some pull bodies, without those out of their range.
 
     Args:
-        bodies: together shorter than 2^31 bytes.
-        mend_text: replace what is no UTF-8 in properties.
+        found: where they begin.
+        fixed: their fields of fixed width.
+        bodies: what they came in.
+        decoded: what was made of them one by one, if it was.
 
     Raises:
-        RemoteProtocolError: something there is not a record.
+        IrregularError: lengths within one do not agree.
     """
-    if mend_text:
-        # All are written anew, so nothing is left that would need it.
-        found = find_in_texts([_rewrite(part.body, mend_text=True) for part in bodies])
-        fixed = _fixed_fields(found.data, found.starts)
-    else:
-        found, fixed = _made_plain(find_records(bodies), bodies)
-    return _within_range(_measure(found, fixed, bodies), bodies)
+    return _within_range(_measure(found, fixed, decoded), bodies)
 
 
-def _made_plain(found: Found, bodies: Sequence[PullBody]) -> tuple[Found, npt.NDArray[Any]]:
-    """The records, those that are compressed or hold a batch written anew."""
-    fixed = _fixed_fields(found.data, found.starts)
-    flags = fixed["system_flag"]
-    special = (flags & SystemFlag.COMPRESSED != 0) | (flags & INNER_BATCH == INNER_BATCH)
-    if not bool(special.any()):
-        return found, fixed
-    touched = set(found.source[special].tolist())
-    again = find_in_texts(
-        [
-            _rewrite(part.body) if number in touched else part.body
-            for number, part in enumerate(bodies)
-        ]
-    )
-    return again, _fixed_fields(again.data, again.starts)
-
-
-def _fixed_fields(data: Bytes, starts: Int64s) -> npt.NDArray[Any]:
+def fixed_fields(found: Found) -> npt.NDArray[Any]:
+    """The fields of fixed width of all records."""
+    data, starts = found.data, found.starts
     if len(starts) == 0:
         return np.zeros(0, dtype=_FIXED)
     # As values of one opaque kind they are gathered in half the time that rows of bytes take.
-    found = np.ndarray((len(data) - HEAD_V4_SIZE + 1,), f"V{HEAD_V4_SIZE}", data, strides=(1,))[
-        starts
-    ]
-    return found.view(_FIXED)
+    kind = f"V{HEAD_V4_SIZE}"
+    heads = np.ndarray((len(data) - HEAD_V4_SIZE + 1,), kind, data, strides=(1,))[starts]
+    return heads.view(_FIXED)
 
 
 def _fields_at(data: Bytes, starts: Int64s, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     return window(data, kind.itemsize)[starts].view(kind).ravel()
 
 
-def _measure(found: Found, fixed: npt.NDArray[Any], bodies: Sequence[PullBody]) -> Records:
+def _measure(found: Found, fixed: npt.NDArray[Any], decoded: Decoded | None) -> Records:
     data, starts = found.data, found.starts
     store_ms = fixed["store_ms"].astype(np.int64)
     reconsume = fixed["reconsume_times"]
@@ -148,9 +153,11 @@ def _measure(found: Found, fixed: npt.NDArray[Any], bodies: Sequence[PullBody]) 
         hosts_at = hosts_at + born
         body_start = body_start + born + store
     body_end = body_start + lengths
-    text_start = _properties_start(found, fixed, (body_start, body_end), bodies)
+    text_start = _properties_start(found, fixed, body_start, body_end)
     return Records(
         data=pa.py_buffer(data),
+        decoded=decoded,
+        number=np.arange(len(starts), dtype=np.int64),
         source=found.source,
         fixed=fixed,
         store_ms=store_ms,
@@ -168,34 +175,30 @@ def _check_room(fixed: npt.NDArray[Any], flags: npt.NDArray[Any]) -> None:
     both = ((flags & SystemFlag.BORN_HOST_V6) != 0) * V6_EXTRA
     both = both + ((flags & SystemFlag.STORE_HOST_V6) != 0) * V6_EXTRA
     if bool((fixed["size"] < MIN_RECORD + both).any()):
-        raise RemoteProtocolError("a stored record is too small for its IPv6 hosts")
+        raise IrregularError("a stored record is too small for its IPv6 hosts")
 
 
 def _properties_start(
-    found: Found,
-    fixed: npt.NDArray[Any],
-    body: tuple[Int64s, Int64s],
-    bodies: Sequence[PullBody],
+    found: Found, fixed: npt.NDArray[Any], body_start: Int64s, body_end: Int64s
 ) -> Int64s:
     """Where the properties begin; every length on the way is checked before it is used."""
     data = found.data
     stops: Int64s = found.starts + fixed["size"]
-    body_start, body_end = body
     if len(stops) == 0:
         return stops
     wide = fixed["magic"] == MAGIC_V2
     topic_at: Int64s = body_end + 1 + wide if wide.any() else body_end + 1
     if bool(((body_end < body_start) | (topic_at + 2 > stops)).any()):
-        raise explain([part.body for part in bodies])
+        raise IrregularError("the lengths within a stored record do not agree")
     topic_length = data[body_end].astype(np.int64)
     if wide.any():
         topic_length = np.where(wide, (topic_length << 8) + data[body_end + 1], topic_length)
     start = topic_at + topic_length + 2
     if bool((start > stops).any()):
-        raise explain([part.body for part in bodies])
+        raise IrregularError("the lengths within a stored record do not agree")
     length = np.ndarray((len(data) - 1,), dtype=">u2", buffer=data, strides=(1,))[start - 2]
     if bool((start + length != stops).any()):
-        raise explain([part.body for part in bodies])
+        raise IrregularError("the lengths within a stored record do not agree")
     return start
 
 
@@ -207,35 +210,3 @@ def _within_range(found: Records, bodies: Sequence[PullBody]) -> Records:
     end = np.array([part.end for part in bodies], dtype=np.int64)[found.source]
     inside = (found.queue_offset >= first) & (found.queue_offset < end)
     return found if inside.all() else found.keep(inside)
-
-
-def _rewrite(data: bytes | memoryview, *, mend_text: bool = False) -> bytes:
-    return b"".join(
-        _encode(part, mend_text=mend_text)
-        for record in iter_records(data)
-        for part in unwrap_inner_batch(record)
-    )
-
-
-def _encode(record: Record, *, mend_text: bool) -> bytes:
-    properties = record.properties_raw
-    if mend_text:
-        properties = properties.decode(errors="replace").encode()[:32767]
-    body = decompress(record.body, record.system_flag, MAX_BODY)
-    return encode_record(
-        topic=record.topic,
-        body=body,
-        properties=properties,
-        queue_id=record.queue_id,
-        queue_offset=record.queue_offset,
-        physical_offset=record.physical_offset,
-        born_ms=record.born_ms,
-        born_host=record.born_host,
-        store_ms=record.store_ms,
-        store_host=record.store_host,
-        flag=record.flag,
-        system_flag=record.system_flag & ~SystemFlag.COMPRESSED,
-        reconsume_times=record.reconsume_times,
-        prepared_offset=record.prepared_offset,
-        body_crc=0,
-    )

@@ -46,12 +46,15 @@ READ_SCHEMA: Final = pa.schema(
     ]
 )
 READ_COLUMNS: Final[tuple[str, ...]] = tuple(READ_SCHEMA.names)
+#: Those, and what is there when it is asked for: why a body is given as it is stored.
+ALL_SCHEMA: Final = READ_SCHEMA.append(pa.field("undecodable", pa.string()))
+ALL_COLUMNS: Final[tuple[str, ...]] = tuple(ALL_SCHEMA.names)
 
 #: Accepted when written and ignored, so that what was read can be written as it is.
 READ_ONLY_COLUMNS: Final[frozenset[str]] = frozenset(
     {
         "broker", "queueId", "queueOffset", "messageId", "bornTimestamp", "storeTimestamp",
-        "reconsumeTimes", "sourceRowId",
+        "reconsumeTimes", "sourceRowId", "undecodable",
     }
 )  # fmt: skip
 
@@ -122,13 +125,13 @@ def select_columns(names: Iterable[str] | None) -> pa.Schema:
         return READ_SCHEMA
     chosen = list(names)
     for name in chosen:
-        if name not in READ_COLUMNS:
-            raise ConfigError(f"columns: {_unknown(name, READ_COLUMNS)}")
+        if name not in ALL_COLUMNS:
+            raise ConfigError(f"columns: {_unknown(name, ALL_COLUMNS)}")
         if chosen.count(name) > 1:
             raise ConfigError(f"columns: {name!r} is given twice; name each column once")
     if not chosen:
-        raise ConfigError(f"columns: none given; choose from {', '.join(READ_COLUMNS)}")
-    return pa.schema([READ_SCHEMA.field(name) for name in chosen])
+        raise ConfigError(f"columns: none given; choose from {', '.join(ALL_COLUMNS)}")
+    return pa.schema([ALL_SCHEMA.field(name) for name in chosen])
 
 
 def check_written_schema(schema: pa.Schema, *, topic_given: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from rocketwire.columns.decode import RecordDecoder
+from rocketwire.columns.decode import OnBadBody, RecordDecoder
 from rocketwire.columns.deliver import DeliveryReport
 from rocketwire.columns.encode import Encoded, Single, first_bad_row
 from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
@@ -136,7 +136,7 @@ def as_batches(table: Any) -> pa.RecordBatchReader:
     )
 
 
-def read_table(
+def read_table(  # noqa: PLR0913 - each may be said of a read
     reader: Reader,
     topic: str | Sequence[MessageQueue],
     *,
@@ -145,6 +145,7 @@ def read_table(
     columns: Iterable[str] | None = None,
     tags: str | None = None,
     properties: Included = "user",
+    on_bad_body: OnBadBody = "raw",
     timeout: float = 120.0,
 ) -> pa.Table:
     """The messages of a topic as an Arrow table; in order per queue.
@@ -157,6 +158,9 @@ def read_table(
         columns: which, in which order; all by default. What is left out is not decoded.
         tags: ``TagA || TagB``; all by default.
         properties: which properties the column of that name holds: ``user``, ``all``, ``none``.
+        on_bad_body: what to do with a message whose body can't be decoded: give it as it is stored
+            (``raw``; the column ``undecodable``, if it is asked for, says why), ``fail``, or
+            ``skip`` it.
         timeout: how long reading may go without progress.
 
     Raises:
@@ -164,12 +168,12 @@ def read_table(
     """
     batches = read_batches(
         reader, topic, start=start, end=end, columns=columns, tags=tags, properties=properties,
-        timeout=timeout,
+        on_bad_body=on_bad_body, timeout=timeout,
     )  # fmt: skip
     return batches.read_all()
 
 
-def read_batches(
+def read_batches(  # noqa: PLR0913 - as above
     reader: Reader,
     topic: str | Sequence[MessageQueue],
     *,
@@ -178,12 +182,16 @@ def read_batches(
     columns: Iterable[str] | None = None,
     tags: str | None = None,
     properties: Included = "user",
+    on_bad_body: OnBadBody = "raw",
     timeout: float = 120.0,
 ) -> pa.RecordBatchReader:
     """Like `read_table`, batch by batch, for topics larger than memory."""
     chosen = tag_filter(tags)
     decoder = RecordDecoder(
-        select_columns(columns), properties=properties, tags=chosen.tags or None
+        select_columns(columns),
+        properties=properties,
+        tags=chosen.tags or None,
+        on_bad_body=on_bad_body,
     )
     group = reader._config.group  # noqa: SLF001 - brokers should see the reader's own group
     policy = FetchPolicy(timeout=timeout, tags=chosen, group=group)

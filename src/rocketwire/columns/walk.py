@@ -18,8 +18,8 @@ import numpy as np
 from rocketwire.columns.buffers import Bytes, Int64s
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
+from rocketwire.wire.lazy_message import whole_records
 from rocketwire.wire.record_layout import MAGIC_V1, MAGIC_V2, MIN_RECORD
-from rocketwire.wire.stored_message import iter_records
 
 _size_at = Struct(">i").unpack_from
 #: From so many bodies on, and up to such a length of each, they are followed all at once: a step
@@ -34,7 +34,7 @@ class PullBody:
 
     ``offset_delta`` is what the broker's answer says is to be added to stored offsets. Rows outside
     of ``first`` <= offset < ``end`` are left out. ``slab`` is the buffer that the body is a part of,
-    from ``at`` on, if it is known.
+    from ``at`` on, if it is known. ``next_offset`` is where the answer says that the next one begins.
     """
 
     queue: MessageQueue
@@ -44,6 +44,7 @@ class PullBody:
     end: int = 2**63 - 1
     slab: Bytes | None = None
     at: int = 0
+    next_offset: int = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +91,10 @@ def find_in_texts(texts: Sequence[bytes | memoryview]) -> Found:
     if found is not None:
         return found
     # A record that is cut off at the end of a body, or nonsense: the careful reader tells.
-    whole = [text[: sum(record.size for record in iter_records(text))] for text in texts]
+    whole = [text[: whole_records(text)[1]] for text in texts]
     if [len(text) for text in whole] == [len(text) for text in texts]:
-        raise explain(texts)
+        raise RemoteProtocolError("the sizes of stored records do not make up a pull's body")
     return find_in_texts(whole)
-
-
-def explain(texts: Sequence[bytes | memoryview]) -> RemoteProtocolError:
-    """The careful reader's error for what the fast one stumbled over."""
-    for text in texts:
-        try:
-            for _ in iter_records(text):
-                pass
-        except RemoteProtocolError as error:
-            return error
-    return RemoteProtocolError("the lengths within a stored record do not agree")
 
 
 def _follow(data: Bytes, begins: Int64s, ends: Int64s) -> Found | None:

@@ -6,6 +6,7 @@ again by their text, because brokers compare hashes only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -19,6 +20,7 @@ from rocketwire.errors import (
     ConnectFailedError,
     InvalidMessageError,
     ProtocolError,
+    RemoteProtocolError,
     TopicNotFoundError,
     TransportError,
 )
@@ -63,14 +65,37 @@ class TagFilter:
 ALL: Final = TagFilter("*", frozenset())
 
 
-def tag_filter(tags: str | None) -> TagFilter:
-    """A filter from ``*``, ``TagA`` or ``TagA || TagB``."""
-    if tags is None or not tags.strip() or tags.strip() == "*":
+def tag_filter(tags: str | Iterable[str] | None) -> TagFilter:
+    """A filter from ``*``, ``TagA``, ``TagA || TagB`` or a list of tags.
+
+    Raises:
+        InvalidMessageError: it is none of these.
+    """
+    if tags is None:
         return ALL
-    names = [part.strip() for part in tags.split("||") if part.strip()]
+    if isinstance(tags, str):
+        names = [part.strip() for part in tags.split("||") if part.strip()]
+        if not tags.strip() or names == ["*"]:
+            return ALL
+    else:
+        names = [_one_tag(tag, tags) for tag in tags]
+        if names == ["*"]:
+            return ALL
     if not names:
-        raise InvalidMessageError(f"tags is {tags!r}: give '*', 'TagA' or 'TagA || TagB'")
+        raise _no_tags(tags)
     return TagFilter(" || ".join(names), frozenset(names))
+
+
+def _one_tag(tag: object, tags: object) -> str:
+    if not isinstance(tag, str) or not tag.strip() or "||" in tag:
+        raise _no_tags(tags)
+    return tag.strip()
+
+
+def _no_tags(tags: object) -> InvalidMessageError:
+    return InvalidMessageError(
+        f"tags is {tags!r}: give '*', 'TagA', 'TagA || TagB' or a list of single tags"
+    )
 
 
 def read_queues(instance: Instance, topic: str, deadline: float) -> Op[tuple[MessageQueue, ...]]:
@@ -285,6 +310,10 @@ def read_pull(
         shown = partial(without_namespace, namespace=namespace) if namespace else None
         source = Source(reply.body, queue, queue.broker, told.offset_delta, shown, is_retry)
         messages, go_on_at = cut(source, next_offset)
+        if source.data and not messages:
+            raise RemoteProtocolError(
+                f"{queue}: an answer of {len(source.data)} bytes ends within its first record"
+            )
         next_offset = next_offset if go_on_at is None else go_on_at
         if messages and messages[0].offset < offset:
             messages = [message for message in messages if message.offset >= offset]

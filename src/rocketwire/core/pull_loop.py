@@ -51,21 +51,19 @@ def go_on_at(group: Group, held: ProcessQueue, offset: int) -> None:
 
 
 def keep_pulling(group: Group, held: ProcessQueue, loop: int) -> Op[None]:
-    """Pull a queue until it is dropped, or another loop does."""
+    """Pull a queue until it is dropped, or another loop does; whatever comes, it goes on."""
     rest = 0.0
     while not held.is_dropped and held.loop == loop:
-        if rest:
-            yield from held.bell.wait(group.instance.clock() + rest)
-        if not (yield from _wait_for_leave(group, held)) or held.loop != loop:
-            continue
         try:
-            yield from _pull(group, held, loop)
+            if rest:
+                yield from held.bell.wait(group.instance.clock() + rest)
+            if (yield from _wait_for_leave(group, held)) and held.loop == loop:
+                yield from _pull(group, held, loop)
+                rest = 0.0
         except ClientClosedError:
             return
         except Exception as error:  # noqa: BLE001 - whatever came, the queue must go on
             rest = _bear(group, held, error, rest)
-        else:
-            rest = 0.0
 
 
 def _bear(group: Group, held: ProcessQueue, error: Exception, rest: float) -> float:

@@ -201,6 +201,19 @@ def _give_back(group: Group, queues: list[MessageQueue]) -> None:
 
 def _release(group: Group, held: ProcessQueue) -> Op[None]:
     """Give one queue back when its handlers are done."""
+    try:
+        yield from _drain(group, held)
+    except Exception:  # noqa: BLE001 - it is logged
+        # It must not stay on its way out for ever: nobody else of us would take it over again.
+        log.exception("%s was not given back as it should be", held.queue)
+    group.releasing.pop(held.queue, None)
+    group.rebalance_bell.ring()
+    if group.hooks.revoked:
+        event = QueuesEvent(group.instance.wall(), group.name, (held.queue,))
+        call_hooks(group.hooks.revoked, event)
+
+
+def _drain(group: Group, held: ProcessQueue) -> Op[None]:
     clock, config = group.instance.clock, group.config
     yield from release(group, held, clock() + config.drain_timeout)
     while group.needs_locks and held.in_hand:
@@ -208,11 +221,6 @@ def _release(group: Group, held: ProcessQueue) -> Op[None]:
         yield from wait(held.idle_gate(), clock() + config.lock_lifetime)
         if not held.in_hand:
             yield from release(group, held, clock())
-    group.releasing.pop(held.queue, None)
-    group.rebalance_bell.ring()
-    if group.hooks.revoked:
-        event = QueuesEvent(group.instance.wall(), group.name, (held.queue,))
-        call_hooks(group.hooks.revoked, event)
 
 
 def release(group: Group, held: ProcessQueue, deadline: float) -> Op[bool]:

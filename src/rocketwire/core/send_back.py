@@ -96,6 +96,22 @@ def send_back(group: Group, message: StoredMessage, level: int) -> Op[None]:
 def return_work(group: Group, work: Work, retry: Retry, error: Exception | None) -> Op[None]:
     """A handler failed, or asked for its messages again: see to them."""
     group.counters.failed += len(work.messages)
+    yield from _or_again(group, work, _return(group, work, retry, error))
+
+
+def _or_again(group: Group, work: Work, operation: Op[None]) -> Op[None]:
+    """See to messages; if that fails in an unforeseen way, hand them out again.
+
+    Else they would be in nobody's hand for ever, and their queue with them.
+    """
+    try:
+        yield from operation
+    except Exception:  # noqa: BLE001 - it is logged
+        log.exception("%s: messages are handed out again", work.process_queue.queue)
+        group.workload.hand_out_again(work)
+
+
+def _return(group: Group, work: Work, retry: Retry, error: Exception | None) -> Op[None]:
     if group.config.ordered:
         yield from _again_in_order(group, work, retry, error)
     elif group.config.broadcast:
@@ -232,8 +248,8 @@ def keep_watch(group: Group) -> Op[None]:
             if work not in told:
                 told.add(work)
                 _report(group, work.process_queue.queue, messages, limit)
-                if not group.config.ordered and (taken := group.workload.abandon(work)):
-                    group.start(_take_away(group, taken))
+                if not group.config.ordered and (taken := group.workload.abandon(work, messages)):
+                    group.start(_or_again(group, taken, _take_away(group, taken)))
 
 
 def _report(

@@ -63,6 +63,8 @@ class Work:
     done: list[StoredMessage] = field(default_factory=list)
     #: Whether it took too long and was taken care of without its handler.
     is_abandoned: bool = False
+    #: Offsets of those of its messages that were taken care of otherwise, or put back.
+    cared_for: frozenset[int] = frozenset()
 
 
 class Workload:
@@ -284,6 +286,7 @@ class Workload:
     def settle(self, work: Work, message: StoredMessage) -> None:
         """One message of a piece of work is taken care of otherwise."""
         with self.lock:
+            work.cared_for |= {message.offset}
             self._settle(work, (message,))
 
     def close(self, work: Work) -> None:
@@ -296,6 +299,7 @@ class Workload:
     ) -> None:
         """Hand messages out again, before all others of their queue, not before a moment."""
         with self.lock:
+            work.cared_for |= {message.offset for message in messages}
             queue = work.process_queue
             queue.resume_at = max(queue.resume_at, resume_at)
             if work.epoch == queue.epoch:
@@ -307,6 +311,12 @@ class Workload:
                     self.held_bytes -= size
                 else:
                     queue.waiting.extendleft(reversed(messages))
+
+    def hand_out_again(self, work: Work) -> None:
+        """Caring for messages went wrong: those that nobody cared for are as if they had just come."""
+        self.put_back(work, [m for m in work.messages if m.offset not in work.cared_for])
+        self.close(work)
+        self.look_again(work.process_queue)
 
     def release(self, work: Work) -> None:
         """A handler did not get to it: as if it had never been handed out."""
@@ -371,8 +381,12 @@ class Workload:
             found = {work: tuple(work.messages) for work in late}
             return {work: messages for work, messages in found.items() if messages}
 
-    def abandon(self, work: Work) -> Work | None:
+    def abandon(self, work: Work, overdue: Sequence[StoredMessage]) -> Work | None:
         """Take from a handler that does not end what it has; None if it just has ended.
+
+        Args:
+            work: what the handler has.
+            overdue: which messages it was found with. It may be at another by now.
 
         Returns:
             Work in its place, which the handler knows nothing of.
@@ -380,7 +394,7 @@ class Workload:
         with self.lock:
             if work.is_abandoned or work not in self._works:
                 return None
-            messages = self._take_from_hand(work)
+            messages = self._take_from_hand(work, overdue)
             if not messages:
                 return None
             self._settle_done(work)
@@ -392,14 +406,20 @@ class Workload:
             return taken
 
     @staticmethod
-    def _take_from_hand(work: Work) -> list[StoredMessage]:
+    def _take_from_hand(work: Work, overdue: Sequence[StoredMessage]) -> list[StoredMessage]:
         if work.source is None:
             return list(work.messages)  # the handler may still be reading its list
         try:
             # Whoever pops the message has it: this thread, or the one that comes from its handler.
-            return [work.messages.pop()]
+            message = work.messages.pop()
         except IndexError:
             return []
+        if message is overdue[0]:
+            return [message]
+        # The handler was done, and has just begun with this one. Should it be done with it, too, at
+        # this moment, and find its hand empty, it comes to ``finish``, which settles what is there.
+        work.messages.append(message)
+        return []
 
     @property
     def in_hand(self) -> int:

@@ -41,6 +41,7 @@ OnBadRow = Literal["fail", "deadletter", "drop"]
 #: Whether rows get ids, and whether those in the column ``rowId`` stay as they are.
 StampRows = Literal["true", "false", "inherit"]
 Included = Literal["user", "all", "none"]
+OnBadBody = Literal["raw", "fail", "skip"]
 T = TypeVar("T")
 C = TypeVar("C", bound=ClientConfig)
 
@@ -101,6 +102,7 @@ class ReadOptions:
     tags: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
     properties: Included = "user"
+    on_bad_body: OnBadBody = "raw"
     #: What the user says of a topic's brokers; it beats every record. None: nothing.
     expected: ExpectedBrokers | None = None
     #: Queues that a pipeline has on record, and brokers that it was told to forget.
@@ -184,7 +186,7 @@ _READ: Final = (
     "startingTimestamp", "endingTimestamp", "startingTimestampStrategy", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
     "joinSmallRanges", "failOnDataLoss", "readTimeout", "groupId", "tags", "columns",
-    "includeProperties", "expectedBrokers",
+    "includeProperties", "onBadBody", "expectedBrokers",
 )  # fmt: skip
 #: How a pipeline hands its record to the reader; not for users.
 KNOWN: Final = "_knownqueues"
@@ -299,6 +301,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         group_id=raw.parse("groupId", _group, None),
         tags=raw.parse("tags", parse_tags, None),
         columns=raw.parse("columns", cast("Callable[[str], Any]", parse_columns), None),
+        on_bad_body=cast("OnBadBody", raw.parse("onBadBody", one_of("raw", "fail", "skip"), "raw")),
         properties=cast(
             "Included", raw.parse("includeProperties", one_of("user", "all", "none"), "user")
         ),

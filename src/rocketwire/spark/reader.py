@@ -63,7 +63,10 @@ def read_partition(
         return
     tags = tag_filter(None if options.tags is None else " || ".join(options.tags))
     decoder = RecordDecoder(
-        select_columns(columns), properties=options.properties, tags=options.tags
+        select_columns(columns),
+        properties=options.properties,
+        tags=options.tags,
+        on_bad_body=options.on_bad_body,
     )
     reader = reader_for(client, options.group_id)
     policy = FetchPolicy(

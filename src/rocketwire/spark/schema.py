@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rocketwire.columns.schema import (
-    READ_COLUMNS,
+    ALL_COLUMNS,
     READ_ONLY_COLUMNS,
     check_written_schema,
     select_columns,
@@ -39,7 +39,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
         ConfigError: one is unknown, or has another type than it is read with.
     """
     names = tuple(schema.names)
-    wanted = {field.name: field.dataType for field in read_schema(READ_COLUMNS).fields}
+    wanted = {field.name: field.dataType for field in read_schema(ALL_COLUMNS).fields}
     select_columns(names)
     for field in schema.fields:
         if field.dataType != wanted[field.name]:

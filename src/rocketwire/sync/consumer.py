@@ -13,7 +13,7 @@ import queue
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -66,6 +66,8 @@ class Consumer:
         # Safe to fill from a signal handler, whatever the interrupted thread was doing.
         self._stops: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._stop_wanted = False
+        #: Whether the loop of the membership ended by an error.
+        self._is_lost = False
 
     # -- life --------------------------------------------------------------------------------
 
@@ -80,7 +82,7 @@ class Consumer:
             if self._state == "closed":
                 raise ClientClosedError("this consumer was shut down: make a new one")
             if self._state == "new":
-                thread = LoopThread("rocketwire-consumer")
+                thread = LoopThread("rocketwire-consumer", _weakly(self._loop_failed))
                 thread.start()
                 member = Member(self._config, self._subscriptions)
                 try:
@@ -92,6 +94,12 @@ class Consumer:
                 _live.add(self)
         return self
 
+    def _loop_failed(self, error: BaseException) -> Coroutine[Any, Any, object] | None:
+        """The membership is lost: end ``run`` with the reason. On the thread that it ran on."""
+        self._is_lost = True
+        self._stops.put(error)
+        return None if self._member is None else self._member.shutdown()
+
     def shutdown(self) -> None:
         """Finish what is in hand, commit, leave the group, close; a second call does nothing."""
         with self._lock:
@@ -99,6 +107,8 @@ class Consumer:
         if was_running and self._thread is not None and self._member is not None:
             _live.discard(self)
             self._stops.put(None)
+            if self._is_lost:
+                return
             try:
                 self._thread.run(self._member.shutdown())
             finally:
@@ -136,12 +146,13 @@ class Consumer:
 
     # -- what is wanted ----------------------------------------------------------------------
 
-    def subscribe(self, topic: str, tags: str = "*") -> Self:
+    def subscribe(self, topic: str, tags: str | Iterable[str] = "*") -> Self:
         """Want a topic, or some tags of it; several topics may be subscribed to.
 
         Args:
             topic: its name.
-            tags: ``*``, ``TagA`` or ``TagA || TagB``; replaces what was wanted of it before.
+            tags: ``*``, ``TagA``, ``TagA || TagB`` or a list of tags; replaces what was wanted of
+                it before.
 
         Raises:
             InvalidMessageError: the topic or the tags make no sense.
@@ -209,12 +220,24 @@ class Consumer:
             for thread in threads:
                 thread.start()
             return self._stops.get()
+        except KeyboardInterrupt:
+            member.tell_of_waiting()
+            raise
         finally:
-            if self._state == "running":
-                self.leave()
+            if self._state == "running" and not self._is_lost:
+                self._leave_or_give_up(member)
             for thread in threads:
                 # One that hangs is left behind: it is a daemon, and its message is unhandled.
                 thread.join(0.1)
+
+    def _leave_or_give_up(self, member: Member) -> None:
+        """Leave the group; a second interrupt gives up the handlers that are still at work."""
+        try:
+            self.leave()
+        except KeyboardInterrupt:
+            member.give_up_waiting()
+            self.leave()
+            raise
 
     def _reset(self) -> None:
         """What a later ``run`` needs."""
@@ -273,11 +296,15 @@ class Consumer:
     def stats(self) -> ConsumerStats:
         """Counters since the consumer joined, and each queue as it stands.
 
+        After it has left, the numbers of the time when it was a member.
+
         Raises:
-            ClientClosedError: it is no member now.
+            ClientClosedError: it never was a member.
         """
         if self._member is None:
-            raise ClientClosedError("this consumer is no member of its group: run it, or join()")
+            raise ClientClosedError(
+                "this consumer is no member of its group, and never was: run it, or join()"
+            )
         return self._member.stats()
 
     @property
@@ -325,6 +352,17 @@ class Consumer:
     def __repr__(self) -> str:
         servers = ";".join(self._config.name_servers)
         return f"Consumer({servers!r}, group={self._config.group!r}, {self._state})"
+
+
+def _weakly(method: Callable[[BaseException], T]) -> Callable[[BaseException], T | None]:
+    """A call that does not keep the method's object alive, so that a lost consumer is noticed."""
+    reference = weakref.WeakMethod(method)
+
+    def call(error: BaseException) -> T | None:
+        found = reference()
+        return None if found is None else found(error)
+
+    return call
 
 
 def _renew_all() -> None:

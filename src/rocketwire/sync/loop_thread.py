@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from rocketwire.sync.background import _loop_factory
@@ -15,7 +15,20 @@ T = TypeVar("T")
 class LoopThread:
     """Runs coroutines on a thread of its own, for those who wait on theirs."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        on_failure: Callable[[BaseException], Coroutine[Any, Any, object] | None] | None = None,
+    ) -> None:
+        """Nothing runs yet.
+
+        Args:
+            name: of the thread.
+            on_failure: called on the thread if its loop ends by an error: nothing that runs there
+                comes to its end then, and whoever waits for it should know. What it gives is run
+                as the last thing, to close what is open.
+        """
+        self._on_failure = on_failure
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
@@ -55,7 +68,12 @@ class LoopThread:
             self._ready.set()
             return
         with runner:
-            runner.run(self._serve())
+            try:
+                runner.run(self._serve())
+            except BaseException as error:  # noqa: BLE001 - a thread has nobody else to tell
+                last = None if self._on_failure is None else self._on_failure(error)
+                if last is not None:
+                    runner.run(last)
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()

@@ -9,19 +9,21 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from asyncio import CancelledError
 from collections.abc import Mapping
 from typing import Any
 
-from rocketwire.aio.consumer import (
-    AsyncConsumer,
+from rocketwire.aio.consumer import AsyncConsumer, Handler
+from rocketwire.consumer_config import ConsumerConfig
+from rocketwire.core.handling import (
     Failure,
-    Handler,
+    cancelled,
     error_of,
     make_workload,
+    tell_of_waiting,
     trace_code,
     wanted_retry,
 )
-from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.pull import TagFilter
 from rocketwire.core.send_back import Retry
 from rocketwire.core.workload import Work, Workload
@@ -96,6 +98,7 @@ class Member(AsyncConsumer):
     def handle_all(self, call: Handler) -> None:
         """Handle messages until it is time to stop."""
         workload, tracer, is_batch = self._workload, self._tracer, self._config.batch > 1
+        group = self._config.group
         while (work := self._next_of(workload)) is not None:
             given: Any = work.given
             while given is not None:
@@ -106,10 +109,12 @@ class Member(AsyncConsumer):
                     result = call(given)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
                     result = Failure(error)
+                except CancelledError as error:  # of a coroutine function; nobody else cancels here
+                    result = cancelled(error)
                 except BaseException:
                     workload.release(work)
                     raise
-                retry = None if result is None else wanted_retry(result, given)
+                retry = None if result is None else wanted_retry(result, given, group)
                 if tracer is not None:
                     tracer.end(trace, trace_code(result, retry))
                 if retry is not None:
@@ -153,6 +158,15 @@ class Member(AsyncConsumer):
     def ended(self) -> None:
         """``run`` or an iteration is over; a later one may begin."""
         self._stop_wanted = False
+
+    def tell_of_waiting(self) -> None:
+        """Say what leaving waits for."""
+        tell_of_waiting(self._workload, self._config.shutdown_timeout)
+
+    def give_up_waiting(self) -> None:
+        """Leave without those handlers that are still at work. From any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._give_up_waiting)
 
     @property
     def is_member(self) -> bool:

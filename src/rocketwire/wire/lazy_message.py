@@ -18,26 +18,32 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple, cast
 
-from rocketwire.errors import ProtocolError, RemoteProtocolError
+from rocketwire.errors import ProtocolError
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.codes import SystemFlag
-from rocketwire.wire.message_fields import Source, all_properties
+from rocketwire.wire.message_fields import Source, all_properties, hosts_of
+from rocketwire.wire.properties import MAX_PROPERTIES_BYTES
 from rocketwire.wire.record_layout import (
     BOTH_V6,
+    HEADS,
     INNER_BATCH,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD,
+    parts_of,
     picked,
 )
 from rocketwire.wire.stored_message import (
     MAX_BODY,
+    Buffer,
     Record,
     decode_record,
+    encode_record,
     unwrap_inner_batch,
 )
 
+_unpack_head = picked("size", "magic").unpack_from
 _unpack_start = picked("size", "magic", "queue_offset", "system_flag").unpack_from
 _unpack_body = picked("system_flag", "body_length").unpack_from
 _unpack_lengths = picked("magic", "system_flag", "body_length").unpack_from
@@ -71,7 +77,7 @@ def cut(source: Source, next_offset: int = _FAR) -> Cut:
         next_offset: where the answer says that the next one begins.
 
     Raises:
-        RemoteProtocolError: something there is not a record, or not even the first one is whole.
+        RemoteProtocolError: something there is not a record.
     """
     data, delta = source.data, source.delta
     position, end = 0, len(data)
@@ -95,9 +101,7 @@ def cut(source: Source, next_offset: int = _FAR) -> Cut:
         else:
             _check_tail(data, position)
         if not messages:
-            raise RemoteProtocolError(
-                f"an answer of {end} bytes ends within its first stored record"
-            )
+            return Cut([], None)
         go_on_at = next_offset = messages[-1].offset + 1
     if flags & INNER_BATCH == INNER_BATCH:  # some have these flags, if not one has both
         messages, stopped = _unwrap_all(messages, next_offset)
@@ -105,11 +109,29 @@ def cut(source: Source, next_offset: int = _FAR) -> Cut:
     return Cut(messages, go_on_at)
 
 
-def _check_tail(data: bytes, position: int) -> None:
+def whole_records(data: Buffer) -> tuple[int, int]:
+    """How many whole records some bytes hold, and how many bytes those take.
+
+    Raises:
+        RemoteProtocolError: something there is not a record.
+    """
+    position, count, last = 0, 0, len(data) - MIN_RECORD
+    while position <= last:
+        size, magic = _unpack_head(data, position)
+        if size < MIN_RECORD or magic not in _MAGICS or position + size > len(data):
+            break
+        position += size
+        count += 1
+    if position != len(data):
+        _check_tail(data, position)
+    return count, position
+
+
+def _check_tail(data: Buffer, position: int) -> None:
     """Refuse what is no record; one that is cut off, or a file's blank end, is none of that."""
     if len(data) - position < 8:
         return
-    size, magic = _unpack_int(data, position)[0], _unpack_int(data, position + 4)[0] & 0xFFFFFFFF
+    size, magic = _unpack_head(data, position)
     if magic == MAGIC_BLANK and size >= 8:
         return
     if magic not in _MAGICS or size < MIN_RECORD:
@@ -161,6 +183,38 @@ def messages_in(data: bytes, *, broker: str) -> list[StoredMessage]:
         RemoteProtocolError: something there is not a record.
     """
     return cut(Source(data, broker=broker)).messages
+
+
+def bare_record(message: StoredMessage) -> bytes:
+    """The record of a message that a broker gave, without its body, sound, and with UTF-8 only."""
+    source, position, size = message._record
+    data = source.data
+    parts = parts_of(data, position, size)
+    hosts = hosts_of(data, position, size)
+    (_, _, _, queue_id, flag, offset, physical, system_flag, born_ms, born_host, store_ms, store_host,
+     reconsume_times, prepared_offset, _) = HEADS[hosts].unpack_from(data, position)  # fmt: skip
+    properties = b"" if parts is None else data[parts.properties : position + size]
+    if not properties.isascii():
+        # Replacements are longer than what they replace: what then has no room is left out.
+        mended = properties.decode(errors="replace").encode()[:MAX_PROPERTIES_BYTES]
+        properties = mended.decode(errors="ignore").encode()
+    return encode_record(
+        topic=b"" if parts is None else data[parts.topic : parts.topic_end],
+        body=b"",
+        properties=properties,
+        queue_id=queue_id,
+        queue_offset=offset,
+        physical_offset=physical,
+        born_ms=born_ms,
+        born_host=born_host,
+        store_ms=store_ms,
+        store_host=store_host,
+        flag=flag,
+        system_flag=system_flag & ~(SystemFlag.COMPRESSED | INNER_BATCH),
+        reconsume_times=reconsume_times,
+        prepared_offset=prepared_offset,
+        body_crc=0,
+    )
 
 
 def to_stored_message(

@@ -55,6 +55,9 @@ _new = StoredMessage.__new__
 _set_record = cast("Any", StoredMessage).__dict__["_record"].__set__
 _set_offset = cast("Any", StoredMessage).__dict__["offset"].__set__
 
+#: Topics of which it was said that some bodies can't be decoded.
+_warned: set[str] = set()
+_MOST_WARNINGS: Final = 1000
 _log = logging.getLogger("rocketwire.reader")
 
 Reader = Callable[["Source", StoredMessage, int, int], Any]
@@ -135,13 +138,24 @@ def _odd_body(
     if not whole:
         why = why or "the lengths within its record do not agree"
     if why is not None:
-        where = source.queue or source.broker
-        _log.warning(
-            "%s, offset %d: the body is given as it is stored: %s", where, message.offset, why
-        )
+        _warn_once(source, message.offset, why)
     message.__dict__["body"] = body
     message.__dict__["undecodable"] = why
     return body, why
+
+
+def _warn_once(source: Source, offset: int, why: str) -> None:
+    """Say so of the first of a topic: there may be millions, and each says it of itself."""
+    topic = source.broker if source.queue is None else source.queue.topic
+    if topic not in _warned and len(_warned) < _MOST_WARNINGS:
+        _warned.add(topic)
+        _log.warning(
+            "%s, offset %d: the body is given as it is stored: %s (from now on only "
+            "message.undecodable says so)",
+            source.queue or topic,
+            offset,
+            why,
+        )
 
 
 def _stored_body(data: bytes, position: int, size: int) -> tuple[bytes, int, bool]:
@@ -284,7 +298,7 @@ def _from_head(name: str, field: str, make: Callable[[Any], Any] | None = None) 
     def read(source: Source, message: StoredMessage, position: int, size: int) -> Any:
         (value,) = unpack(source.data, position)
         if not is_early:
-            hosts = _hosts(source.data, position, size)
+            hosts = hosts_of(source.data, position, size)
             if hosts:
                 value = HEADS[hosts].unpack_from(source.data, position)[place]
         if make is not None:
@@ -295,7 +309,7 @@ def _from_head(name: str, field: str, make: Callable[[Any], Any] | None = None) 
     return read
 
 
-def _hosts(data: bytes, position: int, size: int) -> int:
+def hosts_of(data: bytes, position: int, size: int) -> int:
     """Which hosts are IPv6, as far as the record has room for them."""
     hosts: int = _unpack_body(data, position)[0] >> 4 & 3
     return hosts if size >= HEAD_SIZES[hosts] else 0
@@ -303,7 +317,7 @@ def _hosts(data: bytes, position: int, size: int) -> int:
 
 def _offset_message_id(source: Source, message: StoredMessage, position: int, size: int) -> str:
     data = source.data
-    fields = HEADS[_hosts(data, position, size)].unpack_from(data, position)
+    fields = HEADS[hosts_of(data, position, size)].unpack_from(data, position)
     place: int = fields[6]
     value = str((fields[11] + place.to_bytes(8, "big", signed=True)).hex().upper())
     message.__dict__["offset_message_id"] = value

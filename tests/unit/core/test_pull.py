@@ -5,6 +5,7 @@ import pytest
 from rocketwire.core.pull import ALL, read_pull, tag_filter
 from rocketwire.errors import BrokerError, InvalidMessageError
 from rocketwire.message import MessageQueue
+from rocketwire.wire import message_fields
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, reply_from
 from rocketwire.wire.stored_message import encode_record
@@ -76,7 +77,8 @@ def test_a_refusal_is_an_error() -> None:
         read_pull(answer(16), QUEUE, 0, ALL)
 
 
-def test_a_body_that_can_t_be_decompressed_does_not_stop_the_queue(caplog) -> None:
+def test_a_body_that_can_t_be_decompressed_does_not_stop_the_queue(caplog, monkeypatch) -> None:
+    monkeypatch.setattr(message_fields, "_warned", set())
     reply = answer(0, record(0, b"not zlib", flag=0x301) + record(1, b"fine"), following=2)
     fetched = read_pull(reply, QUEUE, 0, ALL)
     assert [m.body for m in fetched.messages] == [b"not zlib", b"fine"]
@@ -97,3 +99,29 @@ def test_filters_from_text(text, names) -> None:
 def test_a_filter_of_separators_is_refused() -> None:
     with pytest.raises(InvalidMessageError, match="tags"):
         tag_filter("||")
+
+
+@pytest.mark.parametrize(
+    ("given", "expression"),
+    [
+        (None, "*"),
+        ("*", "*"),
+        (" ", "*"),
+        (["*"], "*"),
+        ("a", "a"),
+        ("a||b", "a || b"),
+        (["a", "b"], "a || b"),
+        (("a",), "a"),
+        ({" a "}, "a"),
+    ],
+)
+def test_tags_are_given_as_text_or_as_a_list(given, expression) -> None:
+    found = tag_filter(given)
+    assert found.expression == expression
+    assert found.tags == (frozenset() if expression == "*" else frozenset(expression.split(" || ")))
+
+
+@pytest.mark.parametrize("given", ["||", [], [""], ["a", None], [1], ["a || b"], ["a", " "]])
+def test_tags_that_are_none_are_refused(given) -> None:
+    with pytest.raises(InvalidMessageError, match=r"tags is .*give '\*'"):
+        tag_filter(given)

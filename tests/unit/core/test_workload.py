@@ -220,9 +220,9 @@ def test_work_that_was_taken_away_is_not_settled_by_its_handler(batch):
     messages = tuple(work.messages)
     bench.clock.advance(10.0)
     assert bench.workload.overdue(105.0) == {work: messages}
-    taken = bench.workload.abandon(work)
+    taken = bench.workload.abandon(work, messages)
     assert tuple(taken.messages) == messages
-    assert bench.workload.abandon(work) is None
+    assert bench.workload.abandon(work, messages) is None
     assert bench.workload.overdue(105.0) == {}, "it is told once"
     assert bench.workload.go_on(work) is None
     assert not bench.workload.finish(work)
@@ -306,12 +306,39 @@ def test_a_handler_that_hangs_loses_its_message_and_keeps_what_it_has_done():
     bench.clock.advance(10.0)
     ((late, messages),) = bench.workload.overdue(105.0).items()
     assert (late, offsets(messages)) == (work, [1])
-    taken = bench.workload.abandon(work)
+    taken = bench.workload.abandon(work, messages)
     assert offsets(taken.messages) == [1]
     assert (queue.floor, bench.workload.handled) == (1, 1)
     assert bench.workload.go_on(work) is None, "it has come back, too late"
     assert not bench.workload.finish(work)
     assert bench.take_offsets() == (0, [2]), "the others were not behind it"
+
+
+def test_a_message_that_a_handler_has_just_begun_is_not_taken_from_it():
+    """It was looked for while the handler hung, and taken after it had gone on: the wrong one."""
+    bench = Bench()
+    queue = bench.queue(0, 3)
+    work = bench.take()
+    work.until = 1000.0
+    bench.clock.advance(10.0)
+    ((late, messages),) = bench.workload.overdue(105.0).items()
+    assert (late, offsets(messages)) == (work, [0])
+    assert bench.workload.go_on(work).offset == 1
+    assert bench.workload.abandon(work, messages) is None
+    assert offsets(work.messages) == [1]
+    assert bench.workload.go_on(work).offset == 2
+    assert bench.workload.finish(work)
+    assert (queue.floor, queue.in_hand, bench.workload.handled) == (3, 0, 3)
+
+
+def test_messages_that_nobody_could_care_for_are_handed_out_again():
+    bench = Bench(batch=3)
+    queue = bench.queue(0, 3)
+    work = bench.take()
+    bench.workload.settle(work, work.messages[1])
+    bench.workload.hand_out_again(work)
+    assert (queue.in_hand, queue.held) == (0, 2)
+    assert bench.take_offsets() == (0, [0, 2])
 
 
 def test_a_handler_is_not_overdue_because_of_what_it_did_before():

@@ -326,8 +326,8 @@ def test_what_is_taken_from_handlers_is_settled_once():
         for _ in range(100):
             for queue in crowd.queues:
                 crowd.put(queue, 10)
-            for work in workload.overdue(float("inf")):
-                if (lost := workload.abandon(work)) is not None:
+            for work, late in workload.overdue(float("inf")).items():
+                if (lost := workload.abandon(work, late)) is not None:
                     taken.append(len(lost.messages))
                     for one in lost.messages:
                         workload.settle(lost, one)
