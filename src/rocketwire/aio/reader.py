@@ -10,7 +10,8 @@ from typing import Any
 from rocketwire.aio.client import AsyncClient
 from rocketwire.config import ReaderConfig
 from rocketwire.core import pull
-from rocketwire.core.pull import Fetched, tag_filter
+from rocketwire.core.filters import check_filter, message_filter
+from rocketwire.core.pull import Fetched, TagFilter, tag_filter
 from rocketwire.core.read_arguments import (
     check_fetch,
     check_id,
@@ -123,6 +124,7 @@ class AsyncReader(AsyncClient[ReaderConfig]):
         tags: str | None = None,
         *,
         follow: bool = False,
+        sql: str | None = None,
     ) -> AsyncIterator[StoredMessage]:
         """The messages of a topic, or of one queue, for ``async for``; in order per queue.
 
@@ -133,27 +135,32 @@ class AsyncReader(AsyncClient[ReaderConfig]):
                 reading begins.
             tags: ``TagA || TagB``; all by default.
             follow: go on for ever, with what comes.
+            sql: an SQL92 expression over properties instead of tags, which brokers evaluate.
         """
         self._deadline()
         check_reading(topic, start, end, follow=follow)
+        wanted = message_filter(tags, sql)
         reading = Reading(
             self._instance,
             group=self._config.group,
-            tags=tag_filter(tags),
+            tags=wanted,
             follow=follow,
             request_timeout=self._config.pull_timeout,
         )
-        return self._iterate(reading, topic, start, end)
+        return self._iterate(reading, wanted, topic, start, end)
 
     async def _iterate(
         self,
         reading: Reading,
+        wanted: TagFilter,
         topic: str | MessageQueue,
         start: Position,
         end: Position | None,
     ) -> AsyncIterator[StoredMessage]:
         name = topic.topic if isinstance(topic, MessageQueue) else topic
         queues = [topic] if isinstance(topic, MessageQueue) else None
+        deadline = self._deadline()
+        await self._run(check_filter(self._instance, self._config.group, name, wanted, deadline))
         await self._run(reading.begin(name, queues, start, end))
         pause = _IDLE_PAUSE
         while not reading.is_over:

@@ -33,6 +33,7 @@ app = typer.Typer(add_completion=False)
     examples=(
         "rocketwire read orders",
         "rocketwire read orders --from 15m --tag pay --limit 20",
+        "rocketwire read orders --sql \"price > 10 AND region = 'eu'\"",
         "rocketwire read orders --from latest --follow --json | jq .body",
         "rocketwire read orders --key order-42",
     ),
@@ -56,6 +57,10 @@ def read(  # noqa: PLR0913 - each narrows what is read
         int | None, typer.Option("--limit", "-l", min=1, help="At most so many messages.")
     ] = None,
     tag: Annotated[str | None, typer.Option(help="Only this tag; 'a || b' for several.")] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(help="Only what an SQL92 expression over properties fits, e.g. 'price > 10'."),
+    ] = None,
     queue: Annotated[
         str | None, typer.Option(metavar="BROKER/ID", help="Only this queue, e.g. broker-a/3.")
     ] = None,
@@ -82,6 +87,7 @@ def read(  # noqa: PLR0913 - each narrows what is read
                 position(reader, where, end) if end is not None else None,
                 tags=tag,
                 follow=follow,
+                sql=sql,
             )
         show = show_json if here.as_json else show_body if raw else show_line
         count = 0

@@ -39,6 +39,7 @@ class QueuePulls:
             max_messages=0,
             system_flag=PullFlag.SUBSCRIPTION,
             subscription=self._tags.expression,
+            expression_type=self._tags.kind,
         )
         return PullTemplate(fields)
 

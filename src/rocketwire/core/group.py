@@ -126,7 +126,7 @@ class Group:
         return ConsumerData(
             self.wire_name,
             [
-                Subscription(self.wire_topic(topic), tags.expression, self.version)
+                Subscription(self.wire_topic(topic), tags.expression, self.version, tags.kind)
                 for topic, tags in sorted(self.subscriptions.items())
             ],
             message_model="BROADCASTING" if config.broadcast else "CLUSTERING",

@@ -7,6 +7,7 @@ takes each connection that sends one for a member, and tells changes only there.
 from __future__ import annotations
 
 from rocketwire.core.effects import Invoke, Op, invoke_all, wait
+from rocketwire.core.filters import check_filter
 from rocketwire.core.group import Group, log
 from rocketwire.core.group_offsets import commit
 from rocketwire.core.lookup import refresh_topic
@@ -25,6 +26,7 @@ def join(group: Group) -> Op[None]:
 
     Raises:
         RouteError: no name server answered, or none knows any of the topics.
+        ConfigError: a broker can't read an SQL92 expression.
     """
     instance = group.instance
     found = 0
@@ -35,6 +37,9 @@ def join(group: Group) -> Op[None]:
     if not found:
         wanted = ", ".join(t for t in group.subscriptions if t != group.retry_topic)
         raise TopicNotFoundError(f"topic {wanted} is unknown: check its name, or create it")
+    for topic, wanted_of_it in group.subscriptions.items():
+        deadline = instance.clock() + instance.config.request_timeout
+        yield from check_filter(instance, group.name, topic, wanted_of_it, deadline)
     yield from heartbeat(group)
     yield from rebalance(group)
 

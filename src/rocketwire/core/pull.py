@@ -56,10 +56,11 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """A subscription by tags: the text for brokers and the set to check against."""
+    """A subscription: the text for brokers, the tags to check against, and what the text is."""
 
     expression: str
     tags: frozenset[str]
+    kind: str = "TAG"
 
 
 ALL: Final = TagFilter("*", frozenset())
@@ -211,6 +212,7 @@ def pull_request(
         system_flag=flag,
         suspend_ms=round(wait * 1000),
         subscription=tags.expression,
+        expression_type=tags.kind,
     )
     return instance.request(RequestCode.PULL_MESSAGE, fields)
 

@@ -198,6 +198,7 @@ def _fields(group: Group, held: ProcessQueue, offset: int, *, is_held: bool) -> 
         system_flag=PullFlag.SUBSCRIPTION | (PullFlag.SUSPEND if is_held else 0),
         suspend_ms=round(config.pull_wait * 1000) if is_held else 0,
         subscription=held.tags.expression,
+        expression_type=held.tags.kind,
         subscription_version=group.version,
         broker=held.queue.broker,
     )

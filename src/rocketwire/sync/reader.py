@@ -9,6 +9,7 @@ from typing import Any
 
 from rocketwire.config import ReaderConfig
 from rocketwire.core import pull
+from rocketwire.core.filters import check_filter, message_filter
 from rocketwire.core.pull import Fetched, tag_filter
 from rocketwire.core.read_arguments import (
     check_fetch,
@@ -121,6 +122,7 @@ class Reader(BlockingClient[ReaderConfig]):
         tags: str | None = None,
         *,
         follow: bool = False,
+        sql: str | None = None,
     ) -> Iterator[StoredMessage]:
         """The messages of a topic, or of one queue; in order per queue.
 
@@ -130,18 +132,22 @@ class Reader(BlockingClient[ReaderConfig]):
             end: where to stop, likewise; by default what is the end of each queue now.
             tags: ``TagA || TagB``; all by default.
             follow: go on for ever, with what comes.
+            sql: an SQL92 expression over properties instead of tags, which brokers evaluate.
         """
         self._deadline()
         check_reading(topic, start, end, follow=follow)
+        wanted = message_filter(tags, sql)
         reading = Reading(
             self._instance,
             group=self._config.group,
-            tags=tag_filter(tags),
+            tags=wanted,
             follow=follow,
             request_timeout=self._config.pull_timeout,
         )
         name = topic.topic if isinstance(topic, MessageQueue) else topic
         queues = [topic] if isinstance(topic, MessageQueue) else None
+        deadline = self._deadline()
+        self._run(check_filter(self._instance, self._config.group, name, wanted, deadline))
         self._run(reading.begin(name, queues, start, end))
         return self._iterate(reading)
 
