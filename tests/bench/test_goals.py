@@ -5,9 +5,58 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bench.broker import AUTO, FLYING, LISTS, ONE
-from bench.goals import LOOKING, MAKING, READS, judge
-from bench.shapes import BODY, KEY, RICH, title
+from bench.acking import CONTESTS
+from bench.broker import AUTO, FLYING, LISTS, ONE, Stage, contests
+from bench.goals import LOOKING, MAKING, READING, READS, SENDING, judge
+from bench.readme import LINES
+from bench.shapes import BODY, KEY, RICH, SHAPES, title
+
+from bench import consumers
+
+
+class Client:
+    """As much of a foreign client as a contest needs before it is run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def run(self, path: str, topic: str, count: int, **how: Any) -> None:
+        """Never called."""
+
+
+def run_on_a_broker(shape: str) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Every path on a broker by its contest, with what it is compared with."""
+    clients: Any = (Client("java"), Client("go"))
+    stage = Stage("127.0.0.1:1", "127.0.0.1:1", "b", clients, lambda: None, lambda: 0.0)
+    ready = contests(stage, SHAPES[shape], 200, 0.01)
+    java: Any = clients[0]
+    ready[LOOKING] = consumers.looking_paths("127.0.0.1:1", java, 1)
+    ready[READS] = consumers.reading_paths("127.0.0.1:1", java, 1)
+    return {(name, path.name): path.against for name, found in ready.items() for path in found}
+
+
+@pytest.mark.parametrize("shape", ["key", "rich"])
+def test_every_goal_is_about_a_path_that_is_run(shape: str) -> None:
+    run = run_on_a_broker(shape)
+    for goal in (*SENDING, *READING):
+        assert (goal.contest, goal.path) in run
+        if goal.rate:
+            assert "java" in run[goal.contest, goal.path]
+    assert "floor" in run[ONE, "send"]
+    assert "Message(...)" in CONTESTS[MAKING]
+
+
+def test_every_line_of_the_readme_is_about_a_path_that_is_run() -> None:
+    run = run_on_a_broker("key")
+    told = {(title(name, KEY, 200), path) for name, path in run} | run.keys()
+    assert {(line.contest, line.path) for line in LINES} <= told
+
+
+def test_a_path_is_compared_only_with_what_runs_beside_it() -> None:
+    for shape in SHAPES:
+        run = run_on_a_broker(shape)
+        for (contest, _), against in run.items():
+            assert all((contest, other) in run for other in against)
 
 
 def row(contest: str, path: str, **given: Any) -> dict[str, Any]:
