@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, SupportsIndex
 
@@ -63,24 +62,3 @@ def check_receive(count: Any, wait: Any, invisible: Any) -> tuple[int, float, fl
         check_span("wait", wait, least=0.0, most=setting_values.MAX_SECONDS),
         check_span("invisible", invisible, least=0.001, most=LONGEST_INVISIBLE),
     )
-
-
-def expression_of(tags: Any, sql: Any) -> tuple[str, str]:
-    """What a subscription says to a broker: the expression and its type.
-
-    Raises:
-        InvalidMessageError: it says nothing, or two things at once.
-    """
-    if sql is not None:
-        if tags != "*":
-            raise InvalidMessageError(f"tags is {tags!r} and sql is {sql!r}: give one of them")
-        if not isinstance(sql, str) or not sql.strip():
-            raise InvalidMessageError(f'sql is {sql!r}: give an expression, e.g. "price > 10"')
-        return sql, "SQL92"
-    words = tags.split("||") if isinstance(tags, str) else tags
-    if not isinstance(words, Iterable) or not all(isinstance(word, str) for word in words):
-        raise InvalidMessageError(f"tags is {tags!r}: give '*', 'TagA || TagB', or a list of tags")
-    names = [word.strip() for word in words if word.strip()]
-    if not names:
-        raise InvalidMessageError(f"tags is {tags!r}: give '*', 'TagA || TagB', or a list of tags")
-    return ("*" if "*" in names else " || ".join(names)), "TAG"

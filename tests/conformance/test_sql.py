@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.conformance.members import MEMBERS, unique_group
 
-from rocketwire import ConfigError, InvalidMessageError, Message
+from rocketwire import AsyncConsumer, ConfigError, Consumer, InvalidMessageError, Message
 from rocketwire.embedded import EmbeddedCluster
 
 REGIONS = ("eu", "us", None)
@@ -51,6 +54,56 @@ def test_a_wrong_expression_is_an_error_with_the_brokers_remark(target, shell):
 def test_a_filter_that_makes_no_sense_is_refused(target, shell, how):
     with pytest.raises(InvalidMessageError, match="sql is"):
         shell.read(target.topic(), **how)
+
+
+@pytest.fixture(params=list(MEMBERS))
+def consumer(request: pytest.FixtureRequest, target) -> Iterator[Callable[..., Any]]:
+    """Starts a member that notes what it sees; gives it back, and stops it in the end."""
+    started: list[Any] = []
+
+    def start(topic: str, expression: str) -> Any:
+        one = MEMBERS[request.param](target.name_server, unique_group(), start="earliest")
+        one.consumer.subscribe(topic, sql=expression)
+        started.append(one.start())
+        return one
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+def test_a_consumer_gets_what_an_expression_fits(target, shell, consumer):
+    topic = target.topic(queues=2)
+    send_all(shell, topic)
+    one = consumer(topic, "price > 3 AND region = 'eu'")
+    one.seen.wait_for_bodies({"6", "9"})
+    shell.send(Message(topic, "new", properties={"price": "50", "region": "eu"}))
+    shell.send(Message(topic, "other", properties={"price": "1", "region": "eu"}))
+    one.seen.wait_for_bodies({"6", "9", "new"})
+    assert sorted(one.seen.bodies()) == ["6", "9", "new"]
+
+
+WRONG = r"'region =': broker broker-. can't read it: .{10}"
+
+
+def test_a_wrong_expression_is_an_error_of_run(target):
+    topic = target.topic()
+    with Consumer(target.name_server, group=unique_group()) as consumer:
+        consumer.subscribe(topic, sql="region =")
+        with pytest.raises(ConfigError, match=WRONG):
+            consumer.run(print)
+
+
+def test_a_wrong_expression_is_an_error_of_run_on_a_loop(target):
+    topic = target.topic()
+
+    async def main() -> None:
+        async with AsyncConsumer(target.name_server, group=unique_group()) as consumer:
+            consumer.subscribe(topic, sql="region =")
+            with pytest.raises(ConfigError, match=WRONG):
+                await consumer.run(print)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("kind", ["blocking", "asyncio"])

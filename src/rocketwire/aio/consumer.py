@@ -24,6 +24,7 @@ from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core import group_view
 from rocketwire.core.consume_trace import ConsumeTracer
 from rocketwire.core.consumer_stats import ConsumerStats
+from rocketwire.core.filters import message_filter
 from rocketwire.core.group import Group
 from rocketwire.core.group_upkeep import give_up_waiting
 from rocketwire.core.handling import (
@@ -35,7 +36,7 @@ from rocketwire.core.handling import (
     trace_code,
     wanted_retry,
 )
-from rocketwire.core.pull import TagFilter, tag_filter
+from rocketwire.core.pull import TagFilter
 from rocketwire.core.send_back import Retry
 from rocketwire.core.validate import check_topic
 from rocketwire.core.workload import Work, Workload
@@ -99,19 +100,23 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
 
     # -- what is wanted ----------------------------------------------------------------------
 
-    def subscribe(self, topic: str, tags: str | Iterable[str] = "*") -> Self:
-        """Want a topic, or some tags of it; several topics may be subscribed to.
+    def subscribe(
+        self, topic: str, tags: str | Iterable[str] = "*", *, sql: str | None = None
+    ) -> Self:
+        """Want a topic, or some messages of it; several topics may be subscribed to.
 
         Args:
             topic: its name.
             tags: ``*``, ``TagA``, ``TagA || TagB`` or a list of tags; replaces what was wanted of
                 it before.
+            sql: an SQL92 expression over properties instead of tags, which brokers evaluate. A
+                wrong one is an error of ``join`` and ``run``.
 
         Raises:
-            InvalidMessageError: the topic or the tags make no sense.
+            InvalidMessageError: the topic, the tags or the expression make no sense.
         """
         check_topic(topic)
-        self._subscriptions[topic] = tag_filter(tags)
+        self._subscriptions[topic] = message_filter(tags, sql)
         self._resubscribe()
         return self
 

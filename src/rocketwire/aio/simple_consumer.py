@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from rocketwire.aio.client import AsyncClient
+from rocketwire.core.filters import message_filter
 from rocketwire.core.read_arguments import check_topic
 from rocketwire.core.receive import Receiver, become
 from rocketwire.errors import ConfigError, InvalidMessageError
@@ -16,7 +17,6 @@ from rocketwire.simple_consumer_config import (
     SimpleConsumerConfig,
     check_receive,
     check_span,
-    expression_of,
 )
 from rocketwire.wire.client_bodies import Subscription
 from rocketwire.wire.pop import Receipt
@@ -110,8 +110,8 @@ class AsyncSimpleConsumer(AsyncClient[SimpleConsumerConfig]):
             sql: an SQL92 expression over properties, which the brokers evaluate.
         """
         check_topic(topic)
-        expression, kind = expression_of(tags, sql)
-        subscription = Subscription(topic, expression, kind=kind)
+        wanted = message_filter(tags, sql)
+        subscription = Subscription(topic, wanted.expression, kind=wanted.kind)
         self._subscriptions.append(subscription)
         if self._state == "running":
             self._receiver.subscribe(subscription)

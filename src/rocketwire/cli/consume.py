@@ -36,6 +36,7 @@ _LOOK: Final = 0.5
     examples=(
         "rocketwire consume orders --group billing",
         "rocketwire consume orders --group billing --ordered --from earliest --json",
+        "rocketwire consume orders --group big --sql 'price > 1000'",
         "rocketwire consume orders --group mail --tag paid --exec './send-mail.sh'",
     ),
 )
@@ -57,6 +58,10 @@ def consume(  # noqa: PLR0913 - each has a default
         ),
     ] = None,
     tag: Annotated[str, typer.Option(help="Only this tag; 'a || b' for several.")] = "*",
+    sql: Annotated[
+        str | None,
+        typer.Option(help="Only what an SQL92 expression over properties fits, e.g. 'price > 10'."),
+    ] = None,
     start: Annotated[
         str, typer.Option("--from", help="Where a new group begins: earliest, latest, a time.")
     ] = "latest",
@@ -70,7 +75,7 @@ def consume(  # noqa: PLR0913 - each has a default
     from rocketwire.sync.consumer import Consumer
 
     settings = here.consumer_settings() | {"ordered": ordered, "start": start, "workers": workers}
-    consumer = Consumer(config=settings, group=group).subscribe(topic, tag)
+    consumer = Consumer(config=settings, group=group).subscribe(topic, tag, sql=sql)
     show = show_json if here.as_json else show_body if raw else show_line
     handle = _runner(here, exec_) if exec_ is not None else lambda message: show(here, message)
     counted = _Counted(handle, limit, consumer.stop)

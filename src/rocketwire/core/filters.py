@@ -26,7 +26,9 @@ def message_filter(tags: str | Iterable[str] | None, sql: Any) -> TagFilter:
         InvalidMessageError: it says nothing, or two things at once.
     """
     if sql is None:
-        return tag_filter(tags if tags is None or isinstance(tags, str) else " || ".join(tags))
+        if tags is not None and not isinstance(tags, Iterable):
+            raise InvalidMessageError(f"tags is {tags!r}: give '*', 'TagA || TagB' or a list")
+        return tag_filter(tags)
     if tags is not None and tags != "*":
         raise InvalidMessageError(f"tags is {tags!r} and sql is {sql!r}: give one of them")
     if not isinstance(sql, str) or not sql.strip():

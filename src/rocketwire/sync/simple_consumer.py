@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
+from rocketwire.core.filters import message_filter
 from rocketwire.core.read_arguments import check_topic
 from rocketwire.core.receive import Receiver, become
 from rocketwire.errors import ConfigError, InvalidMessageError
@@ -15,7 +16,6 @@ from rocketwire.simple_consumer_config import (
     SimpleConsumerConfig,
     check_receive,
     check_span,
-    expression_of,
 )
 from rocketwire.sync.client import BlockingClient
 from rocketwire.wire.client_bodies import Subscription
@@ -110,8 +110,8 @@ class SimpleConsumer(BlockingClient[SimpleConsumerConfig]):
             sql: an SQL92 expression over properties, which the brokers evaluate.
         """
         check_topic(topic)
-        expression, kind = expression_of(tags, sql)
-        subscription = Subscription(topic, expression, kind=kind)
+        wanted = message_filter(tags, sql)
+        subscription = Subscription(topic, wanted.expression, kind=wanted.kind)
         self._subscriptions.append(subscription)
         if self._state == "running":
             self._receiver.subscribe(subscription)
