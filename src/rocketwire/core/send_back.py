@@ -38,6 +38,8 @@ _HUNG_LEVEL: Final = 3
 _LOCAL_PAUSE: Final = 5.0
 #: Ordered queues rest at least and at most so long, as in Java.
 _SHORTEST, _LONGEST = 0.01, 30.0
+#: Tries after which a message that holds up an ordered queue is reported.
+_MANY: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +183,35 @@ def _again_in_order(group: Group, work: Work, retry: Retry, error: Exception | N
         else:
             again.append(tried_again(message))
             _tell(group, message, pause, error, is_dead=False, is_here=True)
+            _warn_of_poison(group, message, error)
     resume_at = group.instance.clock() + pause if again else 0.0
     group.workload.put_back(work, again, resume_at)
     group.workload.close(work)
     if again:
         yield from sleep(resume_at)
         group.workload.resume(work.process_queue, resume_at)
+
+
+def _warn_of_poison(group: Group, message: StoredMessage, error: Exception | None) -> None:
+    """Say loudly that one message holds up its queue, after 16 tries and each time they double.
+
+    There is no end to it unless ``max_attempts`` is set: giving a message up by itself would break
+    the order that the group asked for.
+    """
+    tries = message.reconsume_times + 1
+    if group.config.max_attempts is None and tries >= _MANY and not tries & (tries - 1):
+        log.error(
+            "%s: message %s at offset %d has failed %d times and holds up its queue: nothing behind "
+            "it is handled until its handler succeeds; max_attempts=%d would have moved it to "
+            "%%DLQ%%%s (the last error: %s)",
+            message.queue,
+            message.message_id,
+            message.offset,
+            tries,
+            _MANY,
+            group.name,
+            error if error is not None else "its handler asked for it again",
+        )
 
 
 def _is_worn_out(group: Group, message: StoredMessage) -> bool:

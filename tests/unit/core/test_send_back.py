@@ -162,6 +162,31 @@ def test_a_worn_out_ordered_message_makes_way():
     assert member.group.counters.dead_lettered == 1
 
 
+def test_poison_in_an_ordered_queue_is_tried_without_end_and_reported_loudly(caplog):
+    world, _ = world_with(
+        lambda m: (0.0, ValueError("no such order") if m.offset == 0 else None), ordered=True
+    )
+    (poison, _) = world.send(2, ONE)
+    world.run(15.5)
+    assert not [r for r in caplog.records if r.levelname == "ERROR"]
+    world.run(60.0)
+    tries = len(world.handled)
+    assert {body for _, _, _, body in world.handled} == {poison}
+    assert tries > 70
+    told = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+    assert ["has failed 16 times" in told[0], "has failed 32 times" in told[1]] == [True, True]
+    assert len(told) == 3
+    for words in ("holds up its queue", "max_attempts=16", "%DLQ%", "no such order", "offset 0"):
+        assert words in told[0]
+
+
+def test_poison_that_has_a_limit_is_not_reported_as_endless(caplog):
+    world, _ = world_with(lambda _: (0.0, ValueError("x")), ordered=True, max_attempts=40)
+    world.send(1, ONE)
+    world.run(30.0)
+    assert not [r for r in caplog.records if "holds up" in r.getMessage()]
+
+
 def test_an_ordered_message_that_can_not_be_buried_stays_first():
     world, _ = world_with(
         lambda m: (0.0, ValueError("x") if m.offset == 0 else None), ordered=True, max_attempts=1
