@@ -167,7 +167,7 @@ def test_poison_in_an_ordered_queue_is_tried_without_end_and_reported_loudly(cap
         lambda m: (0.0, ValueError("no such order") if m.offset == 0 else None), ordered=True
     )
     (poison, _) = world.send(2, ONE)
-    world.run(15.5)
+    world.run(14.5)
     assert not [r for r in caplog.records if r.levelname == "ERROR"]
     world.run(60.0)
     tries = len(world.handled)
