@@ -47,8 +47,8 @@ def frame(broker: str, make: Maker, *, batch: int = 0) -> bytes:
     )
     if batch:
         body, carried = encode_batch([(body, carried, 0)] * batch), b""
-    request = SendTemplate(fields).request(0, 0, int(time.time() * 1000), carried, body)
-    return request.head(1) + bytes(request.body)
+    born_ms = int(time.time() * 1000)
+    return SendTemplate(fields).head(1, 0, 0, 0, born_ms, carried, len(body)) + body
 
 
 @contextmanager

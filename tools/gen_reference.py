@@ -113,6 +113,13 @@ REMEDIES = {
         "The deadline of the send ran out.",
         "As for SendFailedError; a longer `send_timeout` leaves room for more attempts.",
     ),
+    "SendManyError": (
+        "Some messages of a `send_many` failed; `failed` tells how many.",
+        (
+            "`results` has one result or error per message, in the order given: send again what is "
+            "safe to. `return_errors=True` returns that list instead."
+        ),
+    ),
 }
 
 #: What each option of the Spark source means; client settings are described by the configuration.

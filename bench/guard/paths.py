@@ -141,7 +141,7 @@ async def _submitted(name: str, source: Source, **options: Any) -> dict[str, flo
         async def burst() -> None:
             for _ in range(_TIMES):
                 await producer.submit(source.one())
-            for _ in range(3):  # lots leave in a tick of their own
+            for _ in range(3):  # batches leave in a tick of their own
                 await asyncio.sleep(0)
             read()
 

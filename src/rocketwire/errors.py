@@ -24,7 +24,8 @@
     │  ├─ ServiceNotAvailableError
     │  └─ UnknownTopicError
     └─ SendFailedError                   .attempts .outcome: what send() raises at the end
-       └─ SendTimeoutError (TimeoutError)
+       ├─ SendTimeoutError (TimeoutError)
+       └─ SendManyError                  .results .failed: what send_many() raises at the end
 
 All of them survive pickling, so that they cross process boundaries (Spark, multiprocessing) whole.
 """
@@ -37,7 +38,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from rocketwire.message import MessageQueue
+    from rocketwire.message import MessageQueue, SendResult
 
 
 class Outcome(enum.Enum):
@@ -235,3 +236,24 @@ class SendFailedError(RocketMQError):
 
 class SendTimeoutError(SendFailedError, TimeoutError):
     """The deadline ran out before a send succeeded."""
+
+
+class SendManyError(SendFailedError):
+    """Some messages of a ``send_many`` failed.
+
+    ``results`` has one result or error per message, in the order given; ``failed`` is the number of
+    errors among them. ``outcome`` is the worst of them, ``attempts`` are those of the first one.
+    """
+
+    def __init__(self, results: Sequence[SendResult | RocketMQError]) -> None:
+        errors = [result for result in results if isinstance(result, RocketMQError)]
+        known = [error for error in errors if isinstance(error, SendFailedError)]
+        super().__init__(
+            f"{len(errors)} of {len(results)} messages failed, the first one: {errors[0]}; "
+            "results tells what became of each (return_errors=True returns it instead)",
+            attempts=known[0].attempts if known else (),
+            outcome=Outcome.worst([error.outcome for error in known]),
+        )
+        self.results = list(results)
+        self.failed = len(errors)
+        self.__cause__ = errors[0]

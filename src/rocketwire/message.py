@@ -1,6 +1,6 @@
 """The values that users hold: messages, queues, results. They never change once made.
 
-What a message must look like in order to be sent is checked by ``core/validate.py``, because it
+What a message must look like in order to be sent is checked by ``core/sending/validate.py``, because it
 depends on the producer's settings; what can never be right is refused here, at once.
 """
 
@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 
 from rocketwire.errors import Attempt, InvalidMessageError
 
@@ -34,54 +34,39 @@ class Frozen:
         raise AttributeError(f"{type(self).__name__} is immutable; {name} can't be deleted")
 
 
-class Extras(NamedTuple):
-    """What a message may have beside its topic and its body."""
-
-    tags: str | None = None
-    keys: str | None = None
-    properties: Mapping[str, str] = _NO_PROPERTIES
-    sharding_key: str | None = None
-    delay_level: int = 0
-    deliver_at: float | None = None
-    flag: int = 0
-    wait_store_ok: bool = True
-
-
-#: Of every message that has nothing but a body, so that telling those is one comparison.
-PLAIN: Final = Extras()
-
-
-class MessageOptions(TypedDict, total=False):
-    """What may be said of a message; ``Message`` tells what each means."""
-
-    tags: str | None
-    keys: str | Iterable[str] | None
-    properties: Mapping[str, str] | None
-    sharding_key: str | None
-    delay_level: int
-    deliver_at: datetime | float | None
-    flag: int
-    wait_store_ok: bool
-
-
 _YEAR_10000: Final = 253_402_300_800.0
 _M = TypeVar("_M")
 
 
 class _MessageFields:
-    """The slots of a message, still open. A message is filled as one of these and then frozen.
+    """The slots of a message, still open: a message is filled as one of these and then frozen.
 
-    Stores that go around ``__setattr__`` by name cost more than all the rest.
+    Writing through ``object.__setattr__`` instead would double the cost of making a message.
     """
 
-    __slots__ = ("body", "extras", "topic")
+    __slots__ = (
+        "body", "delay_level", "deliver_at", "flag", "keys", "raw_properties", "sharding_key",
+        "tags", "topic", "wait_store_ok",
+    )  # fmt: skip
 
     topic: str
     body: bytes
-    extras: Extras
+    tags: str | None
+    keys: str | None
+    #: None without any. A plain dict: the garbage collector does not look into one that holds
+    #: text only, and a proxy for each of many messages in memory costs more than making them.
+    raw_properties: dict[str, str] | None
+    sharding_key: str | None
+    delay_level: int
+    deliver_at: float | None
+    flag: int
+    wait_store_ok: bool
 
 
-_FIELDS: Final = ("topic", "body", *Extras._fields)
+_FIELDS: Final = (
+    "topic", "body", "tags", "keys", "properties", "sharding_key", "delay_level", "deliver_at",
+    "flag", "wait_store_ok",
+)  # fmt: skip
 
 
 class Message(_MessageFields, Frozen):
@@ -91,9 +76,11 @@ class Message(_MessageFields, Frozen):
         topic: where it goes.
         body: bytes, or text which is encoded as UTF-8.
         tags: one word that readers filter by.
-        keys: a word, or several, under which the broker indexes the message.
+        keys: a word, or several, under which the broker indexes the message. A blank separates
+            keys, as in Java.
         properties: any further text by name; names that RocketMQ reserves are refused.
-        sharding_key: messages of one key are sent in order, to one queue.
+        sharding_key: messages of one key are sent in order, to one queue. An int counts as its
+            decimal text.
         delay_level: 1 to 18 (1 s to 2 h), 0 for none.
         deliver_at: an aware datetime or epoch seconds (brokers since 5.0).
         flag: 32 bits for the application.
@@ -105,58 +92,44 @@ class Message(_MessageFields, Frozen):
 
     __slots__ = ()
 
-    def __new__(cls, topic: str, body: bytes | str, **options: Unpack[MessageOptions]) -> Self:
+    def __new__(  # noqa: PLR0913 - these are the fields of a message
+        cls,
+        topic: str,
+        body: bytes | str,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        sharding_key: str | int | None = None,
+        delay_level: int = 0,
+        deliver_at: datetime | float | None = None,
+        flag: int = 0,
+        wait_store_ok: bool = True,
+    ) -> Self:
         """Refuses what can never be sent."""
         self = _MessageFields()  # cheaper than by object.__new__
         self.topic = topic
         self.body = body if type(body) is bytes else _as_bytes(body)
-        # Python looks up the default of every keyword that it is not given, by name: eight of
-        # them here would cost a plain message 0.1 of its 0.4 µs.
-        self.extras = _extras(**options) if options else PLAIN
+        self.tags = tags
+        self.keys = keys if keys is None or type(keys) is str else _join_keys(keys)
+        self.raw_properties = _copied(properties) if properties else None
+        self.sharding_key = (
+            str(sharding_key) if type(sharding_key) is int else cast("str | None", sharding_key)
+        )
+        self.delay_level = delay_level
+        self.deliver_at = None if deliver_at is None else epoch_of(deliver_at, "deliver_at")
+        self.flag = flag
+        self.wait_store_ok = wait_store_ok
         if cls is not Message:
             return _copy(self, _new(cls))
         self.__class__ = cls  # the same slots, and from now on frozen
         return cast("Self", self)
 
     @property
-    def tags(self) -> str | None:
-        """One word that readers filter by."""
-        return self.extras.tags
-
-    @property
-    def keys(self) -> str | None:
-        """The words under which the broker indexes the message, with blanks between them."""
-        return self.extras.keys
-
-    @property
     def properties(self) -> Mapping[str, str]:
         """Any further text by name."""
-        return self.extras.properties
-
-    @property
-    def sharding_key(self) -> str | None:
-        """Messages of one key are sent in order, to one queue."""
-        return self.extras.sharding_key
-
-    @property
-    def delay_level(self) -> int:
-        """1 to 18, 0 for none."""
-        return self.extras.delay_level
-
-    @property
-    def deliver_at(self) -> float | None:
-        """Seconds since 1970."""
-        return self.extras.deliver_at
-
-    @property
-    def flag(self) -> int:
-        """32 bits for the application."""
-        return self.extras.flag
-
-    @property
-    def wait_store_ok(self) -> bool:
-        """Whether the broker waits for its flush and replication before it answers."""
-        return self.extras.wait_store_ok
+        found = self.raw_properties
+        return _NO_PROPERTIES if found is None else MappingProxyType(found)
 
     def _state(self) -> tuple[Any, ...]:
         return tuple(
@@ -187,31 +160,7 @@ class Message(_MessageFields, Frozen):
         return Message(**(fields | changes))
 
 
-def _extras(
-    *,
-    tags: str | None = None,
-    keys: str | Iterable[str] | None = None,
-    properties: Mapping[str, str] | None = None,
-    sharding_key: str | None = None,
-    delay_level: int = 0,
-    deliver_at: datetime | float | None = None,
-    flag: int = 0,
-    wait_store_ok: bool = True,
-) -> Extras:
-    extras = Extras(
-        tags,
-        keys if keys is None or type(keys) is str else _join_keys(keys),
-        _freeze(properties) if properties else _NO_PROPERTIES,
-        sharding_key,
-        delay_level,
-        None if deliver_at is None else epoch_of(deliver_at, "deliver_at"),
-        flag,
-        wait_store_ok,
-    )
-    return PLAIN if extras == PLAIN else extras
-
-
-_extras.__qualname__ = "Message"  # whoever gives an option that there is not reads this name
+Message.__new__.__qualname__ = "Message"  # what an error about an unknown option begins with
 
 
 def _copy(fields: _MessageFields, message: _M) -> _M:
@@ -255,9 +204,9 @@ def _join_keys(keys: object) -> str | None:
     return " ".join(items) or None
 
 
-def _freeze(properties: Mapping[str, str]) -> Mapping[str, str]:
+def _copied(properties: Mapping[str, str]) -> dict[str, str]:
     try:
-        return MappingProxyType(dict(properties))
+        return dict(properties)
     except (TypeError, ValueError):
         raise InvalidMessageError(
             f"properties is a {type(properties).__name__}: give a mapping of text to text"

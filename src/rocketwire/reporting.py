@@ -15,7 +15,7 @@ from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.selection import Counters as Positions
-from rocketwire.core.send import Sender
+from rocketwire.core.sending.sender import Sender
 from rocketwire.core.stats import ProducerStats
 from rocketwire.hooks import HookSet
 from rocketwire.registry import join_group, leave_group

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.conformance.shells import read_all
 
-from rocketwire import AutoBatch, InvalidMessageError, Message, SendFailedError
+from rocketwire import AutoBatch, ConfigError, InvalidMessageError, Message, SendFailedError
 from rocketwire.wire.codes import RequestCode
 
 
@@ -88,7 +88,7 @@ def test_what_can_t_be_in_a_batch_goes_beside_them(open_shell, target) -> None:
     assert bodies == sorted([b"small", large, b"given", b"chosen", b"two", b"of them"])
     with pytest.raises(InvalidMessageError, match="topic"):
         shell.submit(Message("not a topic", b"x"))
-    with pytest.raises(InvalidMessageError, match="timeout"):
+    with pytest.raises(ConfigError, match="timeout"):
         shell.submit(Message(topic, b"x"), timeout=0)
 
 

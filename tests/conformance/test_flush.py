@@ -35,7 +35,7 @@ def test_a_blocking_flush_is_not_held_by_what_is_submitted_after_it(
         cluster.broker("broker-a").hang()
         cluster.broker("broker-b").hang()
         first = producer.submit(Message("orders", b"first"), queue=queue_on("broker-a"))
-        before = producer._room._turns.current
+        before = producer._in_flight._groups.current
         flushing = threading.Thread(target=producer.flush, daemon=True)
         flushing.start()
         pause = threading.Event()

@@ -11,11 +11,13 @@ import pytest
 from tests.conformance.shells import read_all
 
 from rocketwire import (
+    ConfigError,
     InvalidMessageError,
     Message,
     MessageQueue,
     Outcome,
     SendFailedError,
+    SendManyError,
     SendResult,
     SendStatus,
 )
@@ -282,16 +284,31 @@ def test_bad_messages_never_leave(shell, target) -> None:
 
 
 @pytest.mark.parametrize(
-    "timeout", [0, -1, math.nan, math.inf, 1e300, "3"], ids=lambda timeout: f"timeout={timeout}"
+    "timeout",
+    [0, -1, math.nan, math.inf, 1e300, "0s", "soon"],
+    ids=lambda timeout: f"timeout={timeout}",
 )
 def test_a_timeout_that_is_none_is_refused(shell, target, timeout) -> None:
     message = Message(target.topic(1), b"x")
     for form in ("send", "submit", "send_oneway", "send_many"):
         what = [message] if form == "send_many" else message
-        with pytest.raises(
-            InvalidMessageError, match=r"timeout is .*seconds, above zero and finite"
-        ):
+        with pytest.raises(ConfigError, match=r"seconds"):
             getattr(shell, form)(what, timeout=timeout)
+
+
+def test_a_timeout_may_be_text_as_in_settings(shell, target) -> None:
+    message = Message(target.topic(1), b"x")
+    assert shell.send(message, timeout="5s").status is SendStatus.OK
+    assert shell.submit(message, timeout="5000ms")().status is SendStatus.OK
+    shell.send_oneway(message, timeout="5")
+    assert len(shell.send_many([message], timeout="5s")) == 1
+
+
+def test_an_argument_that_no_selector_looks_at_is_refused(shell, target) -> None:
+    message = Message(target.topic(1), b"x")
+    for form in ("send", "submit", "send_oneway"):
+        with pytest.raises(InvalidMessageError, match=r"argument is 42 .*give selector="):
+            getattr(shell, form)(message, argument=42)
 
 
 def test_a_queue_whose_id_is_no_number_is_refused(shell, target) -> None:
@@ -340,3 +357,15 @@ def test_stats_and_health_tell_what_was_sent(shell, target) -> None:
     health = shell.health()
     assert len(health) == 2
     assert {h.state for h in health.values()} == {"usable"}
+
+
+def test_send_many_raises_what_failed_unless_a_list_is_asked_for(open_shell, target) -> None:
+    shell = open_shell(send_timeout=1.0, default_topic="no-such-topic")
+    good, bad = Message(target.topic(1), b"x"), Message("conformance-nowhere", b"x")
+    with pytest.raises(SendManyError, match="1 of 3 messages failed, the first one: ") as caught:
+        shell.send_many([good, bad, good])
+    assert caught.value.failed == 1
+    assert [isinstance(r, SendResult) for r in caught.value.results] == [True, False, True]
+    assert caught.value.outcome is caught.value.results[1].outcome is Outcome.NOT_SENT
+    results = shell.send_many([bad, good], return_errors=True)
+    assert [isinstance(r, SendResult) for r in results] == [False, True]

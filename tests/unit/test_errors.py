@@ -31,6 +31,8 @@ def make(cls: type[RocketMQError]) -> RocketMQError:
         return cls(13, "too large", "broker-a", name="MESSAGE_ILLEGAL")
     if issubclass(cls, errors.TransportError):
         return cls("lost", written=True)
+    if issubclass(cls, errors.SendManyError):
+        return cls([make(SendFailedError), make(SendFailedError)])
     if issubclass(cls, SendFailedError):
         queue = MessageQueue("T", "broker-a", 3)
         attempt = Attempt(queue, 0.5, ConnectFailedError("refused"), Outcome.NOT_SENT)

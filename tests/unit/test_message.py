@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from rocketwire import InvalidMessageError, Message, MessageQueue, SendResult, SendStatus
-from rocketwire.message import PLAIN
 
 
 def test_text_becomes_utf_8() -> None:
@@ -75,10 +74,9 @@ def test_messages_are_equal_by_value_and_survive_pickling() -> None:
     assert message != "x"
 
 
-def test_all_messages_with_nothing_but_a_body_are_told_by_one_value() -> None:
-    assert Message("T", b"x").extras is PLAIN
-    assert Message("T", b"x", properties={}, flag=0, wait_store_ok=True).extras is PLAIN
+def test_every_field_is_what_was_given_and_survives_pickling() -> None:
     for extra in (
+        {},
         {"tags": "t"},
         {"keys": "k"},
         {"properties": {"a": "1"}},
@@ -89,10 +87,14 @@ def test_all_messages_with_nothing_but_a_body_are_told_by_one_value() -> None:
         {"wait_store_ok": False},
     ):
         message = Message("T", b"x", **extra)  # type: ignore[arg-type]
-        assert message.extras != PLAIN
-        ((name, value),) = extra.items()
-        assert getattr(message, name) == value
-        assert pickle.loads(pickle.dumps(message)).extras == message.extras
+        for name, value in extra.items():
+            assert getattr(message, name) == value
+        assert pickle.loads(pickle.dumps(message)) == message
+        assert (message == Message("T", b"x")) is not bool(extra)
+
+
+def test_a_sharding_key_may_be_a_number() -> None:
+    assert Message("T", b"x", sharding_key=42).sharding_key == "42"
 
 
 def test_an_option_that_there_is_not_is_refused_by_name() -> None:

@@ -18,9 +18,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, cast
 
-from rocketwire.aio.waiting import Call, Responder, Waiter, Waiting, deliver, refuse
-from rocketwire.core.effects import Oneway
-from rocketwire.core.express import Parcel, settle_oneway
+from rocketwire.aio.waiter import Call, Responder, SendWaiter, Waiter, finish_stored, refuse
+from rocketwire.core.effects import Flight, Oneway
 from rocketwire.errors import (
     ClientClosedError,
     ConnectFailedError,
@@ -31,9 +30,9 @@ from rocketwire.errors import (
 )
 from rocketwire.unreachable import in_words, span, too_slow
 from rocketwire.wire.codes import ResponseCode
-from rocketwire.wire.command import RESPONSE, Command
+from rocketwire.wire.command import RESPONSE, Command, Request
 from rocketwire.wire.framing import MAX_FRAME
-from rocketwire.wire.session import LAST_OPAQUE, Session
+from rocketwire.wire.session import Session
 
 _log = logging.getLogger("rocketwire.aio")
 
@@ -97,8 +96,6 @@ class Connection(asyncio.Protocol):
         self._line: OrderedDict[Waiter, Call] = OrderedDict()
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
-        #: Parcels of this tick, which the fault table does not know of yet.
-        self._parcels: list[Parcel] = []
         self._sweep_at = math.inf
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._broken: RemoteProtocolError | None = None
@@ -107,7 +104,9 @@ class Connection(asyncio.Protocol):
 
     # -- requests ---------------------------------------------------------------------------
 
-    def issue(self, waiter: Waiter, call: Call) -> bool:
+    def issue(
+        self, waiter: Waiter, request: Request, deadline: float, flight: Flight | None
+    ) -> bool:
         """Write a request; ``waiter`` waits for its reply. Only while ``is_ready``.
 
         Returns:
@@ -117,85 +116,36 @@ class Connection(asyncio.Protocol):
             LocalProtocolError: the request fits into no frame; the connection is unharmed.
         """
         now = self._clock()
-        session, request, deadline = self.session, call.request, call.deadline
         if now - self._last_used > IDLE_LIMIT and self.is_stale():
             return False
         self._last_used = now
+        session = self.session
         opaque, head = session.issue(request, waiter)
         waiter.connection, waiter.opaque = self, opaque
         waiter.deadline, waiter.issued = deadline, now
         if not self._out:
             self._call_soon(self._flush)
-        self._out += (head, request.body)
-        self._out_size += len(request.body)
+        body = request.body
+        self._out += (head, body)
+        self._out_size += len(body)
         if self._out_size > _GATHER:
             self._flush()
         if deadline < self._sweep_at:
             self._arm(deadline - now, deadline)
-        if call.flight is not None:
-            self.tell_written()  # what is older comes first
-            call.flight.written(now, session.unanswered)
+        if flight is not None:
+            flight.written(now, session.unanswered)
         return True
 
-    def carry(self, parcel: Waiting, now: float) -> bool:
-        """Write a parcel, as ``issue`` does; its answer is told to its ``office``.
-
-        Only while ``is_ready``. False if nothing was done.
-        """
-        if now - self._last_used > IDLE_LIMIT and self.is_stale():
-            return False
-        self._last_used = now
-        session, stop = self.session, parcel.stop
-        opaque = session.opaque
-        session.opaque = opaque = opaque + 1 if opaque < LAST_OPAQUE else 1
-        if parcel.properties is None:
-            body = parcel.message.body
-            frame = stop.frames.frame(opaque, parcel.moment[2], parcel.number, body)
-        else:
-            frame = parcel.frame(opaque)
-        parcel.size = size = len(frame)
-        parcel.takes_frame = True
-        parcel.connection = self
-        parcel.opaque = opaque
-        session.pending[opaque] = parcel
-        session.unanswered = unanswered = session.unanswered + size
-        # As ``Flight.written`` has it; the table is told of all parcels of a tick together.
-        parcel.written_at = parcel.issued = now
-        parcel.allowance = stop.allowance + unanswered * stop.allowance_per_byte
-        self._parcels.append(parcel)
-        if not self._out:
-            self._call_soon(self._flush)
-        self._out.append(frame)
-        self._out_size += size
-        if self._out_size > _GATHER:
-            self._flush()
-        if parcel.deadline < self._sweep_at:
-            self._arm(parcel.deadline - now, parcel.deadline)
-        return True
-
-    def tell_written(self) -> None:
-        """Let the fault table know of the parcels of this tick."""
-        parcels = self._parcels
-        if parcels:
-            self._parcels = []
-            parcels[0].stop.faults.written_all(parcels)
-
-    def write_parcel(self, parcel: Parcel) -> None:
-        """Write a parcel that gets no answer. Only while ``is_ready``."""
-        now = self._last_used = parcel.began
-        self._write(b"", parcel.frame(self.session.next_opaque()))
-        settle_oneway(parcel, now)
-
-    def write_oneway(self, call: Call) -> None:
+    def write_oneway(self, request: Request, flight: Flight | None) -> None:
         """Write a request that gets no answer. Only while ``is_ready``.
 
         Raises:
             LocalProtocolError: the request fits into no frame; the connection is unharmed.
         """
         now = self._last_used = self._clock()
-        self._write(self.session.issue_oneway(call.request), call.request.body)
-        if call.flight is not None:
-            call.flight.written(now, self.session.unanswered)
+        self._write(self.session.issue_oneway(request), request.body)
+        if flight is not None:
+            flight.written(now, self.session.unanswered)
 
     def enqueue(self, waiter: Waiter, call: Call) -> None:
         """Write a request as soon as that is possible."""
@@ -242,7 +192,6 @@ class Connection(asyncio.Protocol):
             self._flush()
 
     def _flush(self) -> None:
-        self.tell_written()
         if self._out and self._transport is not None:
             out, size = self._out, self._out_size
             self._out, self._out_size = [], 0
@@ -262,10 +211,10 @@ class Connection(asyncio.Protocol):
             waiter, call = self._line.popitem(last=False)
             try:
                 if type(call) is Oneway:
-                    self.write_oneway(call)
+                    self.write_oneway(call.request, call.flight)
                     waiter.resume(None)
                 else:
-                    self.issue(waiter, call)
+                    self.issue(waiter, call.request, call.deadline, call.flight)
             except LocalProtocolError as error:
                 waiter.fail(error)
 
@@ -312,14 +261,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Wake those whose answers are in it."""
         now = self._last_heard = self._clock()
-        self.tell_written()
         try:
             stored, answers, asked = self.session.receive(data)
         except RemoteProtocolError as error:
             self._break(error)
             return
         if stored:
-            deliver(cast("list[Waiting]", stored), now)
+            finish_stored(cast("list[SendWaiter]", stored), now)
         for waiter, reply in answers:
             reply.arrived = now
             waiter.resume(reply)

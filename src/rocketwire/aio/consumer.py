@@ -38,7 +38,7 @@ from rocketwire.core.handling import (
 )
 from rocketwire.core.pull import TagFilter
 from rocketwire.core.send_back import Retry
-from rocketwire.core.validate import check_topic
+from rocketwire.core.sending.validate import check_topic
 from rocketwire.core.workload import Work, Workload
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.hooks import HookSet

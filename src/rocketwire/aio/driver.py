@@ -20,9 +20,11 @@ from collections.abc import Callable, Collection, Generator
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never, cast
 
 from rocketwire.aio.links import Links
-from rocketwire.aio.waiting import SLOTS_BELOW, WAITER_SLOTS, Call, Responder, Waiter, refuse
+from rocketwire.aio.waiter import Call, Responder, Waiter, refuse
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
+from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.finish import written_oneway
 from rocketwire.errors import ClientClosedError, LocalProtocolError, RocketMQError
 from rocketwire.wire.command import Reply
 
@@ -33,27 +35,19 @@ T = TypeVar("T")
 Next: TypeAlias = tuple[Callable[[Any], Effect], object] | None
 
 
-#: What a run keeps.
-RUN_SLOTS = (*WAITER_SLOTS, "_driver", "_op", "_undo", "is_over")
-
-
 class Run(Waiter, Generic[T]):
     """An operation under way. A subclass says what is done with its end."""
 
-    __slots__ = SLOTS_BELOW
-
-    _driver: Driver
-    _op: Op[T]
-    _undo: Callable[[], None] | None
-    is_over: bool
+    __slots__ = ("_driver", "_op", "_undo", "is_over")
 
     def __init__(self, driver: Driver, op: Op[T]) -> None:
         self._driver = driver
         self._op = op
-        self._undo = None
+        self._undo: Callable[[], None] | None = None
         self.connection = None
         self.issued = 0.0
         self.is_over = False
+        self.takes_frame = False
 
     @property
     def owner(self) -> object:
@@ -85,12 +79,18 @@ class Run(Waiter, Generic[T]):
             connection = self._driver.connections.get(effect.address)
             if connection is not None and connection.is_ready:
                 try:
-                    if connection.issue(self, effect):
+                    if connection.issue(self, effect.request, effect.deadline, effect.flight):
                         return
                 except LocalProtocolError as error:
                     self._advance((self._op.throw, error))
                     return
         self._advance(self._perform(effect))
+
+    def take_over(self, value: object) -> None:
+        """Begin an operation whose first effect was done already, and came to this."""
+        next(self._op)
+        is_error = isinstance(value, RocketMQError)
+        self._advance((self._op.throw if is_error else self._op.send, value))
 
     def fail(self, error: RocketMQError) -> None:
         """Go on with an error."""
@@ -218,12 +218,13 @@ class _Together:
 class _Part(Waiter):
     """One of several requests that were sent at once."""
 
-    __slots__ = (*WAITER_SLOTS, "_together", "index")
+    __slots__ = ("_together", "index")
 
     def __init__(self, together: _Together, index: int) -> None:
         self._together = together
         self.index = index
         self.connection = None
+        self.takes_frame = False
 
     @property
     def owner(self) -> object:
@@ -276,7 +277,7 @@ class _GateWait:
 class Told(Run[T]):
     """A run whose end is told to a function."""
 
-    __slots__ = (*RUN_SLOTS, "_on_done")
+    __slots__ = ("_on_done",)
 
     def __init__(
         self, driver: Driver, op: Op[T], on_done: Callable[[T | None, Exception | None], object]
@@ -295,7 +296,7 @@ class Told(Run[T]):
 class Awaited(Run[T]):
     """A run that begins when it is awaited; cancelling the wait closes the operation."""
 
-    __slots__ = (*RUN_SLOTS, "_error", "_future", "_result")
+    __slots__ = ("_error", "_future", "_result")
 
     def __init__(self, driver: Driver, op: Op[T]) -> None:
         super().__init__(driver, op)
@@ -367,6 +368,12 @@ class Driver:
         run.resume(None)
         return run
 
+    def make_run(
+        self, op: Op[T], on_done: Callable[[T | None, Exception | None], object]
+    ) -> Run[T]:
+        """As ``start``, for a caller that begins it."""
+        return Told(self, op, on_done)
+
     async def run(self, op: Op[T]) -> T:
         """Run an operation and wait for its end; cancelling the wait closes the operation."""
         return await Awaited(self, op)
@@ -390,11 +397,26 @@ class Driver:
             connection.enqueue(waiter, call)
             return False
         if type(call) is Oneway:
-            connection.write_oneway(call)
+            connection.write_oneway(call.request, call.flight)
             return True
-        if not connection.issue(waiter, call):
+        if not connection.issue(waiter, call.request, call.deadline, call.flight):
             return self.call(waiter, call)  # it turned stale in this very moment
         return False
+
+    def write_oneway(self, attempt: SendAttempt) -> bool:
+        """Write an attempt that gets no answer; False if its operation has to be run."""
+        target = attempt.target
+        if target is None or self._is_closed:
+            return False
+        connection = self.connections.get(target.address)
+        if connection is None or not connection.is_ready or connection.is_stale():
+            return False
+        try:
+            connection.write_oneway(attempt, None)
+        except LocalProtocolError:  # the operation tells it as every send does
+            return False
+        written_oneway(attempt, attempt.began)
+        return True
 
     def retain(self, addresses: Collection[str]) -> None:
         """Close the connections to all other addresses, each when its last answer has come."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from rocketwire.aio.connection import Connection
 from rocketwire.aio.dial import dial
-from rocketwire.aio.waiting import Responder, refuse
+from rocketwire.aio.waiter import Responder, refuse
 from rocketwire.config import ClientConfig
 from rocketwire.core.instance import Instance
 

@@ -8,46 +8,53 @@ import weakref
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, cast
 
-from rocketwire.aio.boarding import BatchRoom
 from rocketwire.aio.client import AsyncClient
-from rocketwire.aio.delivery import (
-    BatchedDelivery,
-    Delivery,
-    Room,
-    SingleDelivery,
-    in_callback,
-)
+from rocketwire.aio.delivery import Delivery
 from rocketwire.aio.driver import Awaited
-from rocketwire.aio.express import SendOffice, SubmitOffice
+from rocketwire.aio.in_flight import InFlightLimit
+from rocketwire.aio.submit import BatchSubmitter, Messages, SingleSubmitter
+from rocketwire.aio.waiter import SendWaiter
 from rocketwire.config import ProducerConfig
-from rocketwire.core.accumulate import Accumulator
 from rocketwire.core.admin import create_topic
-from rocketwire.core.express import Parcel, express_for
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
-from rocketwire.core.many import ManySender
-from rocketwire.core.plan import Plan
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import RoundRobinCounter, Selector
-from rocketwire.core.send import Sender
+from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.flush import done_callback
+from rocketwire.core.sending.send_many import ManySender
+from rocketwire.core.sending.sender import Sender
 from rocketwire.core.stats import ProducerStats
-from rocketwire.core.turns import teller
 from rocketwire.core.upkeep import say_goodbye
-from rocketwire.core.validate import check_message
-from rocketwire.errors import Outcome, RocketMQError, SendFailedError
+from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
 
-Messages: TypeAlias = Message | Sequence[Message]
 
-#: Submits in a row after which the loop gets its turn: answers are read while messages are still
-#: being handed over, and their latency is the broker's, not ours.
-_BURST: Final = 128
-#: The same where they travel in lots: those take a quarter of the time, and lots are not cut short.
-_BURST_IN_LOTS: Final = 512
+class AwaitedSend(SendWaiter):
+    """A send whose caller awaits its ``future``."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, attempt: SendAttempt, future: asyncio.Future[SendResult]) -> None:
+        super().__init__(attempt)
+        self.future = future
+
+    def settled(self, result: SendResult | None, error: Exception | None) -> None:
+        """Wake the caller."""
+        if not self.future.done():
+            if error is not None:
+                self.future.set_exception(error)
+            else:
+                self.future.set_result(cast("SendResult", result))
+
+    def stored(self) -> None:
+        """Wake the caller."""
+        if not self.future.done():
+            self.future.set_result(self.read_result())
 
 
 class AsyncProducer(AsyncClient[ProducerConfig]):
@@ -83,28 +90,15 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         method = weakref.WeakMethod(self._snapshot)
         reporting = Reporting(config, instance, positions, lambda: (found := method()) and found())
         self._sender = Sender(instance, config, positions, reporting.hooks)
-        limits = (self._driver.loop, config.max_in_flight, config.max_in_flight_bytes)
+        in_flight = self._in_flight = InFlightLimit(
+            self._driver.loop, config.max_in_flight, config.max_in_flight_bytes
+        )
         self._burst = 0
-        self._in_a_row = _BURST if config.auto_batch is None else _BURST_IN_LOTS
-        lane = express_for(self._sender, SendMode.ASYNC)
-        self._sending = None if lane is None else SendOffice(lane, self._driver)
-        self._submitting: SubmitOffice | None = None
-        #: The shortest way for a message that has nothing unusual about it, if it may take it.
-        self._hand_in: Callable[[Message], Delivery | None] = _nowhere
-        self._oneway = express_for(self._sender, SendMode.ONEWAY)
-        self._accumulator: Accumulator | None = None
-        self._boarding: BatchRoom | None = None
-        if config.auto_batch is None:
-            self._room = Room(*limits)
-            if lane is not None:
-                self._submitting = office = SubmitOffice(lane, self._driver, self._room)
-                self._hand_in = office.submit
-        else:
-            room = self._room = self._boarding = BatchRoom(*limits)
-            self._hand_in = room.board
-            self._accumulator = Accumulator(
-                self._sender, config.auto_batch, room.lot_over, room.lot_begun
-            )
+        self._submitter = (
+            SingleSubmitter(self._sender, self._driver, in_flight)
+            if config.auto_batch is None
+            else BatchSubmitter(self._sender, self._driver, in_flight, config.auto_batch)
+        )
         join_group(instance, self._sender.group)
         instance.defaults = self._sender.defaults
         self._reporting = reporting
@@ -122,9 +116,8 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """Wait for what is in flight (``shutdown_timeout``), and say goodbye."""
         clock, patience = self._instance.clock, self._config.shutdown_timeout
         limit = clock() + patience
-        if self._accumulator is not None:
-            self._accumulator.hurry()
-        await self._room.quiet(patience, visitors=True)
+        self._submitter.hurry()
+        await self._in_flight.quiet(patience, awaited=True)
         await self._finish_traces(max(0.1, limit - clock()))
         self._upkeep.stop()
         with contextlib.suppress(RocketMQError):  # nobody to say it to
@@ -145,9 +138,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
     def after_fork(self) -> None:
         """In a forked child: leave it, and what is in flight, to the parent."""
         super().after_fork()
-        self._room.is_inherited = True
-        if self._accumulator is not None:
-            self._accumulator.disown()
+        self._submitter.disown()
 
     def _left(self) -> None:
         leave_group(self._instance, self._sender.group)
@@ -161,7 +152,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         queue: MessageQueue | None = None,
         selector: Selector | str | None = None,
         argument: Any = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - a deadline over all attempts
+        timeout: float | str | None = None,  # noqa: ASYNC109 - a deadline over all attempts
     ) -> SendResult:
         """Send a message, or a batch of them as one request, and wait for the answer.
 
@@ -180,20 +171,8 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
-        sender, room, office = self._sender, self._room, self._sending
-        if office is not None and queue is None and selector is None and timeout is None:
-            waiter = office.begin(message) if type(message) is Message else None
-            if waiter is not None:
-                room.visitors += 1
-                try:
-                    return cast("SendResult", await waiter.future)
-                finally:
-                    room.visitors -= 1
-                    if room.has_listeners:
-                        room.look_around()
-                    if not waiter.is_over:
-                        waiter.give_up()
-        plan = sender.plan(
+        driver, in_flight = self._driver, self._in_flight
+        attempt = self._sender.start(
             message,
             SendMode.ASYNC,
             queue=queue,
@@ -201,16 +180,17 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             argument=argument,
             timeout=timeout,
         )
-        room.visitors += 1
+        waiter = AwaitedSend(attempt, driver.loop.create_future())
+        waiter.begin(driver)
+        in_flight.awaited += 1
         try:
-            result = await Awaited(self._driver, sender.send(plan))
+            return await waiter.future
         finally:
-            room.visitors -= 1
-            if room.has_listeners:
-                room.look_around()
-        if result is None:  # never for this mode
-            raise SendFailedError("no answer", outcome=Outcome.MAYBE_STORED)
-        return result
+            in_flight.awaited -= 1
+            if in_flight.has_listeners:
+                in_flight.look_around()
+            if not waiter.is_over:
+                waiter.give_up()
 
     async def send_oneway(
         self,
@@ -219,7 +199,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         queue: MessageQueue | None = None,
         selector: Selector | str | None = None,
         argument: Any = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - until it is written
+        timeout: float | str | None = None,  # noqa: ASYNC109 - until it is written
     ) -> None:
         """Write a message and do not wait: no answer, no retry.
 
@@ -230,19 +210,10 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
         self._burst += 1
-        if self._burst >= _BURST:
+        if self._burst >= SingleSubmitter.burst:
             await self._take_turns()
-        lane = self._oneway
-        if lane is not None and queue is None and selector is None and timeout is None:
-            parcel = lane.prepare(message, Parcel) if type(message) is Message else None
-            if parcel is not None:
-                connection = self._driver.connections.get(parcel.stop.address)
-                if connection is not None and connection.is_ready and not connection.is_stale():
-                    connection.write_parcel(parcel)
-                else:
-                    await Awaited(self._driver, lane.take_over(parcel))
-                return
-        plan = self._sender.plan(
+        sender, driver = self._sender, self._driver
+        attempt = sender.start(
             message,
             SendMode.ONEWAY,
             queue=queue,
@@ -250,7 +221,8 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             argument=argument,
             timeout=timeout,
         )
-        await Awaited(self._driver, self._sender.send(plan))
+        if not driver.write_oneway(attempt):
+            await Awaited(driver, sender.oneway(attempt))
 
     async def submit(
         self,
@@ -259,7 +231,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         queue: MessageQueue | None = None,
         selector: Selector | str | None = None,
         argument: Any = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - a deadline over all attempts
+        timeout: float | str | None = None,  # noqa: ASYNC109 - a deadline over all attempts
         on_success: Callable[[SendResult], Any] | None = None,
         on_error: Callable[[Exception], Any] | None = None,
     ) -> Delivery:
@@ -275,130 +247,32 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
         self._burst += 1
-        if self._burst >= self._in_a_row:  # before anything is handed over: this may be cancelled
-            await self._take_turns()
-        if queue is None and selector is None and timeout is None and type(message) is Message:
-            delivery = self._hand_in(message)
-            if delivery is None and self._submitting is None:
-                delivery = self._post(message)
-            if delivery is None and self._is_for_lane(message):
-                delivery = await self._post_later(message)
-            if delivery is not None:
-                if on_success is not None or on_error is not None:
-                    delivery.add_done_callback(teller(on_success, on_error))
-                return delivery
-        batches, plan = self._accumulator, None
         if (
-            batches is None
-            or type(message) is not Message
-            or queue is not None
-            or selector is not None
-            or not batches.accepts(message)
-        ):
-            plan = self._sender.plan(
-                message,
-                SendMode.ASYNC,
-                queue=queue,
-                selector=selector,
-                argument=argument,
-                timeout=timeout,
-            )
-            count, size, limit = len(plan.outgoing.messages), len(plan.outgoing.body), plan.timeout
-        else:
-            count, size, limit = 1, len(message.body), self._sender.check_timeout(timeout)
-        if not self._room.take(count, size):
-            await self._wait_for_room(count, size, limit)
-        if plan is not None:
-            delivery = self._hand_over(plan, count, size)
-        else:
-            delivery = self._hand_to(cast("Accumulator", batches), cast("Message", message), limit)
+            self._burst >= self._submitter.burst
+        ):  # before anything is handed over: this may be cancelled
+            await self._take_turns()
+        delivery = self._submitter.submit(message, queue, selector, argument, timeout)
+        if delivery is None:
+            delivery = await self._submit_later(message, queue, selector, argument, timeout)
         if on_success is not None or on_error is not None:
-            delivery.add_done_callback(teller(on_success, on_error))
+            delivery.add_done_callback(done_callback(on_success, on_error))
         return delivery
 
-    def _is_for_lane(self, message: Message) -> bool:
-        """Whether a message was not posted only because there was no room for it.
-
-        Raises:
-            InvalidMessageError: something is wrong with it, so it need not wait.
-        """
-        batches = self._accumulator
-        if batches is not None:
-            return batches.is_plain(message)  # which it would have taken
-        if self._submitting is None or message.sharding_key is not None:
-            return False
-        check_message(message, self._config.max_message_size)
-        return self._room.is_full(len(message.body))
-
-    async def _post_later(self, message: Message) -> Delivery:
-        """Hand a message over when there is room, which it keeps whatever way it takes then."""
-        size = len(message.body)
-        await self._wait_for_room(1, size, self._config.send_timeout)
-        delivery = None
-        try:
-            delivery = self._post(message, has_room=True)
-            if delivery is None:
-                delivery = self._hand_over(self._sender.plan(message, SendMode.ASYNC), 1, size)
-        finally:
-            if delivery is None:
-                self._room.give_back(1, size)
-        return delivery
-
-    def _post(self, message: Message, *, has_room: bool = False) -> Delivery | None:
-        """Hand a plain message over, if there is room and nothing unusual about it.
-
-        ``has_room`` means that the caller has taken room, and gives it back if this returns None.
-        """
-        if self._submitting is not None:
-            return self._submitting.submit(message, has_room=has_room)
-        room, size, batches = self._room, len(message.body), self._accumulator
-        if batches is None or not (has_room or room.take(1, size)):
-            return None
-        if batches.is_plain(message):
-            return self._put_into_lot(batches, message)
-        if not has_room:
-            room.give_back(1, size)
-        return None
-
-    def _put_into_lot(self, batches: Accumulator, message: Message) -> Delivery:
-        lot, place, is_new = batches.add_plain(message, self._config.send_timeout)
-        if is_new:
-            self._driver.start(batches.deliver(lot), _ignore)
-        if self._boarding is not None:
-            self._boarding.begin(lot, batches)
-        return BatchedDelivery.of(lot, place)
-
-    def _hand_over(self, plan: Plan, count: int, size: int) -> Delivery:
-        if plan.outgoing.sharding_keys:
-            self._sender.line_up(plan, is_accepted=True)
-        operation = self._sender.send(plan)
-        delivery = SingleDelivery(self._driver, operation, self._room, count, size)
-        delivery.resume(None)
-        return delivery
-
-    def _hand_to(self, batches: Accumulator, message: Message, limit: float) -> Delivery:
-        try:
-            lot, place, is_new = batches.add(message, limit)
-        except RocketMQError:
-            self._room.give_back(1, len(message.body))
-            raise
-        if is_new:
-            self._driver.start(batches.deliver(lot), _ignore)
-        return BatchedDelivery.of(lot, place)
-
-    async def _wait_for_room(self, count: int, size: int, limit: float) -> None:
-        room = self._room
-        if in_callback.get():
-            room.take_anyway(count, size)
-            return
-        if not await room.wait(count, size, limit):
-            raise SendFailedError(
-                f"not sent: {room.in_flight} messages are in flight and none was answered in "
-                f"{limit:.1f} s; raise max_in_flight, or send less"
-            )
+    async def _submit_later(
+        self,
+        message: Messages,
+        queue: MessageQueue | None,
+        selector: Selector | str | None,
+        argument: Any,
+        timeout: float | str | None,  # noqa: ASYNC109
+    ) -> Delivery:
+        """Hand a message over when there is room for it."""
+        size = await self._submitter.take_room(message, timeout)
         if self._state != "running":
-            room.give_back(count, size)
+            self._in_flight.give_back(*size)
             raise self._not_running()
+        delivery = self._submitter.submit(message, queue, selector, argument, timeout, size)
+        return cast("Delivery", delivery)
 
     async def _take_turns(self) -> None:
         self._burst = 0
@@ -409,32 +283,41 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self,
         messages: Iterable[Message],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - for each batch
+        timeout: float | str | None = None,  # noqa: ASYNC109 - for each batch
+        return_errors: bool = False,
     ) -> list[SendResult | RocketMQError]:
         """Send any number of messages to any topics, in batches, many at once.
 
         Messages of one sharding key stay in order. ``timeout`` is for each batch.
 
+        Args:
+            messages: any number of them.
+            timeout: seconds for each batch; ``send_timeout`` by default.
+            return_errors: whether errors stand in the list that is returned.
+
         Returns:
-            One result or error per message, in the order given.
+            One result per message, in the order given.
 
         Raises:
             InvalidMessageError: one of them is wrong; nothing was sent.
+            SendManyError: some failed; its ``results`` are in the order given.
         """
         self._check_loop()
         many = ManySender(self._sender, messages, timeout)
-        room, driver = self._room, self._driver
-        room.visitors += 1
+        in_flight, driver = self._in_flight, self._driver
+        in_flight.awaited += 1
         try:
-            lanes = await driver.run(many.lanes())
-            ends = [driver.run(many.run(lane)) for lane in lanes]
+            while many.check():  # noqa: ASYNC110 - in pieces, so that the loop is not kept
+                await asyncio.sleep(0)
+            streams = await driver.run(many.streams())
+            ends = [driver.run(many.run(stream)) for stream in streams]
             for end in await asyncio.gather(*ends, return_exceptions=True):
                 if isinstance(end, BaseException):
                     raise end
         finally:
-            room.visitors -= 1
-            room.look_around()
-        return [r if r is not None else SendFailedError("not sent") for r in many.results]
+            in_flight.awaited -= 1
+            in_flight.look_around()
+        return many.finish(return_errors=return_errors)
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in Producer
         """Wait until everything submitted before has an answer.
@@ -444,10 +327,9 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """
         if self._state == "new" or (self._home or get_running_loop()) is not get_running_loop():
             raise self._not_running()
-        if self._accumulator is not None:
-            self._accumulator.hurry()
-        if not await self._room.flush(timeout):
-            raise TimeoutError(f"{self._room.in_flight} messages have no answer after {timeout} s")
+        self._submitter.hurry()
+        if not await self._in_flight.flush(timeout):
+            raise TimeoutError(f"{self._in_flight.held} messages have no answer after {timeout} s")
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -477,7 +359,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
     def _snapshot(self) -> ProducerStats:
         return self._sender.counters.snapshot(
             late_replies=self._driver.late_replies,
-            in_flight=self._room.in_flight,
+            in_flight=self._in_flight.held,
             telemetry_dropped=self._reporting.telemetry_dropped,
             trace_dropped=self._reporting.trace_dropped,
         )
@@ -489,11 +371,3 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             self._instance, name, queues=queues, order=order, deadline=deadline
         )
         await self._driver.run(operation)
-
-
-def _nowhere(message: Message) -> None:
-    """The way of producers without a fast lane."""
-
-
-def _ignore(result: object, error: Exception | None) -> None:
-    """For operations that tell everything themselves."""

@@ -16,11 +16,9 @@ from typing import Final, cast
 from rocketwire.columns.encode import Frame, Single
 from rocketwire.columns.inside import ClientParts
 from rocketwire.columns.property_text import LENGTH_SIZE
-from rocketwire.core.encode import Outgoing
-from rocketwire.core.plan import Plan
-from rocketwire.core.retry import SendMode, is_retryable
-from rocketwire.core.selection import Selector, resolve_selector
-from rocketwire.core.send import Sender
+from rocketwire.core.retry import is_retryable
+from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.sender import Sender
 from rocketwire.errors import (
     Outcome,
     RocketMQError,
@@ -28,7 +26,7 @@ from rocketwire.errors import (
     SendFailedError,
     TopicNotFoundError,
 )
-from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.message import Message, MessageQueue
 from rocketwire.wire.compression import compress
 from rocketwire.wire.properties import Property
 
@@ -72,7 +70,6 @@ class Deliverer:
         self._parts = parts
         self._sender = sender
         self._timeout = timeout
-        self._selector: Selector = resolve_selector(sender.config.selector)
         self._changed = threading.Condition()
         self._ready: deque[Part] = deque()
         #: Parts of a queue that wait for the one under way; a queue without any is not in here.
@@ -186,12 +183,11 @@ class Deliverer:
         """Send a part until it is stored; returns by which broker."""
         clock = self._parts.clock
         deadline = clock() + self._timeout
-        outgoing = self._outgoing(part)
         failures, retries, may_repeat = 0, 0, False
         while True:
-            plan = self._plan(part, outgoing, deadline - clock())
+            attempt = self._start(part, deadline - clock())
             try:
-                result = self._send(plan)
+                result = self._parts.run(attempt.operation())
             except SendFailedError as error:
                 may_repeat = may_repeat or error.outcome is Outcome.MAYBE_STORED
                 failures += 1
@@ -201,48 +197,21 @@ class Deliverer:
                 if clock() >= deadline or not _may_succeed_later(error):
                     raise _with_rows(error, part) from error
             else:
-                if plan.log is not None:
+                history = attempt.history
+                if history is not None and history.attempts:
                     retries += len(result.attempts)
                     may_repeat = may_repeat or result.maybe_duplicate
                 self._count(part, retries, may_repeat=may_repeat)
-                return self._stored_by(plan, result)
+                # The result tells the broker, too; but its answer lists an id for each of thousands
+                # of rows, so it is read only where it must be.
+                last = None if history is None else history.last
+                return result.queue.broker if last is None else last.where.broker
             self._pause(min(_LONGEST_PAUSE, _PAUSE * failures))
-
-    def _plan(self, part: Part, outgoing: Outgoing, left: float) -> Plan:
-        is_pinned = part.queue is not None
-        return Plan(
-            outgoing,
-            part.queue,
-            None if is_pinned else self._selector,
-            None,
-            SendMode.BLOCKING,
-            max(0.001, min(self._send_timeout(part), left)),
-            is_pinned,
-        )
 
     def _send_timeout(self, part: Part) -> float:
         """How long one send may take, with all its tries."""
         own = self._sender.config.send_timeout
         return own * _FRAME_PATIENCE if isinstance(part, Frame) else own
-
-    def _send(self, plan: Plan) -> SendResult:
-        result: SendResult | None = self._parts.run(self._sender.send(plan))
-        if result is None:
-            raise SendFailedError("no answer", outcome=Outcome.MAYBE_STORED)
-        return result
-
-    def _stored_by(self, plan: Plan, result: SendResult) -> str:
-        """The broker that took a part.
-
-        The result tells that, too; but its answer lists an id for each of thousands of rows, so it
-        is read only where the story of the send is longer than one attempt.
-        """
-        entry = self._parts.instance.routes.get(plan.outgoing.topic)
-        if plan.log is None and entry is not None:
-            for broker, address in entry.masters.items():
-                if address == plan.address:
-                    return broker
-        return result.queue.broker
 
     def _count(self, part: Part, retries: int, *, may_repeat: bool) -> None:
         if retries or may_repeat:
@@ -255,37 +224,34 @@ class Deliverer:
             if not self._is_closed:
                 self._changed.wait_for(lambda: self._error is not None, seconds)
 
-    def _outgoing(self, part: Part) -> Outgoing:
-        # Hooks and telemetry look at messages; what they need of a row is its topic and count.
-        stand_in = (Message(part.topic, b"-"),)
-        topic = self._sender.wire_topic(part.topic)
+    def _start(self, part: Part, left: float) -> SendAttempt:
+        timeout = max(0.001, min(self._send_timeout(part), left))
+        ids = (_first_id(part),)
         if isinstance(part, Frame):
-            return Outgoing(
-                messages=stand_in * len(part.rows),
-                topic=topic,
+            # Hooks and telemetry look at messages; what they need of a row is its topic and count.
+            return self._sender.start_encoded(
+                Message(part.topic, b"-"),
                 # Requests take a view as well as bytes; it saves a copy of each frame.
-                body=cast("bytes", part.body),
+                cast("bytes", part.body),
+                ids=ids,
+                rows=len(part.rows),
                 properties=b"",
-                system_flag=0,
-                flag=0,
-                ids=(_first_id(part),),
-                is_batch=True,
-                sharding_keys=(),
+                timeout=timeout,
+                queue=part.queue,
             )
         config = self._sender.config
         body, system_flag = part.body, 0
         if config.compress_over and len(body) >= config.compress_over:
             body, system_flag = compress(body, config.compression, config.compress_level)
-        return Outgoing(
-            messages=stand_in,
-            topic=topic,
-            body=body,
+        return self._sender.start_encoded(
+            Message(part.topic, b"-", flag=part.flag),
+            body,
+            ids=ids,
+            rows=None,
             properties=part.properties,
             system_flag=system_flag,
-            flag=part.flag,
-            ids=(_first_id(part),),
-            is_batch=False,
-            sharding_keys=(),
+            timeout=timeout,
+            queue=part.queue,
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.selection import RoundRobinCounter
-from rocketwire.core.send import Sender
+from rocketwire.core.sending.sender import Sender
 from rocketwire.sync.client import BlockingClient
 from rocketwire.sync.connection import Connection, Pool
 from rocketwire.sync.producer import Producer

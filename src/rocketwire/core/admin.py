@@ -8,7 +8,7 @@ from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import ask_name_servers, refresh_topic
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.validate import check_topic
+from rocketwire.core.sending.validate import check_topic
 from rocketwire.errors import InvalidMessageError, RocketMQError, TopicNotFoundError
 from rocketwire.wire.codes import Permission, RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply

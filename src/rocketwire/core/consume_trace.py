@@ -17,9 +17,8 @@ from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.bell import Bell
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
-from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import RoundRobinCounter
-from rocketwire.core.send import Sender
+from rocketwire.core.sending.sender import Sender
 from rocketwire.core.trace import BATCH, LINGER, MAX_BYTES, MAX_KEYS, PAUSE, QUEUE, TIMEOUT
 from rocketwire.errors import RocketMQError
 from rocketwire.hooks import HookSet
@@ -123,8 +122,7 @@ class ConsumeTracer:
         """Send what is in line; what can't be sent is dropped."""
         for message, records in self._pack():
             try:
-                plan = self._sender.plan(message, SendMode.ASYNC, timeout=TIMEOUT)
-                yield from self._sender.send(plan)
+                yield from self._sender.send(message, timeout=TIMEOUT)
             except RocketMQError:
                 self.dropped += records
 

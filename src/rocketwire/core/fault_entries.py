@@ -123,6 +123,20 @@ class Entry:
                 return flight
         return None
 
+    def note_written(self, flight: Flight, now: float, unanswered: int) -> None:
+        """A request was handed to a connected socket (``effects.Flight``)."""
+        watch = self.watch
+        with watch.lock:
+            if flight.written_at != NEVER:
+                # Written again on a fresh connection: it is the youngest now.
+                self.flights.pop(flight, None)
+            flight.written_at = now
+            flight.allowance = self.expected + unanswered * self.allow_per_byte
+            self.flights[flight] = None
+            at = now + watch.patience
+            if at < watch.at:  # noqa: PLR1730  a call of min() on every send costs more
+                watch.at = at
+
     def feed(self, latency: float, weight: float) -> None:
         """Let an answer into the smoothed latency."""
         if self.samples:
@@ -132,8 +146,22 @@ class Entry:
         self.samples += 1
 
 
-class Flight:
-    """One attempt. It is ended by exactly one call of the table."""
+class Flight(Protocol):
+    """What the table keeps of one attempt. It is ended by exactly one call of the table.
+
+    The attempts of sends have these attributes themselves (``sending/attempt.py``): a second object
+    for each message in flight would cost a twentieth of a send.
+    """
+
+    entry: Entry
+    epoch: int
+    began: float
+    written_at: float
+    allowance: float
+
+
+class Attempted:
+    """An attempt of which nothing but its times is kept."""
 
     __slots__ = ("allowance", "began", "entry", "epoch", "written_at")
 
@@ -151,18 +179,7 @@ class Flight:
 
     def written(self, now: float, unanswered: int) -> None:
         """The request was handed to a connected socket (``effects.Flight``)."""
-        entry = self.entry
-        watch = entry.watch
-        with watch.lock:
-            if self.written_at != NEVER:
-                # Written again on a fresh connection: it is the youngest now.
-                entry.flights.pop(self, None)
-            self.written_at = now
-            self.allowance = entry.expected + unanswered * entry.allow_per_byte
-            entry.flights[self] = None
-            at = now + watch.patience
-            if at < watch.at:  # noqa: PLR1730  a call of min() on every send costs more
-                watch.at = at
+        self.entry.note_written(self, now, unanswered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import Any, Final
 from rocketwire.core.fault_entries import (
     FOREVER,
     NEVER,
+    Attempted,
     BrokerHealth,
     Entry,
     Flight,
@@ -89,15 +90,22 @@ class FaultTable:
 
     # ------------------------------------------------------------------ attempts
 
-    def begin(self, broker: str, now: float) -> Flight:
+    def begin(self, broker: str, now: float) -> Attempted:
         """An attempt starts. On a trial it takes the place, if that is free."""
         entry = self._entries.get(broker)
         if entry is None:
             entry = self._add(broker)
-        flight = Flight(entry, now)
+        flight = Attempted(entry, now)
         if entry.state == "trial":
             self._take_place(entry, flight)
         return flight
+
+    def enter(self, flight: Flight, broker: str) -> None:
+        """As ``begin``, for an attempt that is its own record; sets its ``entry`` and ``epoch``."""
+        entry = flight.entry = self._known(broker)
+        flight.epoch = entry.epoch
+        if entry.state == "trial":
+            self._take_place(entry, flight)
 
     def _take_place(self, entry: Entry, flight: Flight) -> None:
         with self._lock:

@@ -27,12 +27,12 @@ from rocketwire.message import SendStatus
 from rocketwire.wire.codes import RETRYABLE
 
 
-class SendMode(enum.Enum):
-    """How a send waits for its answer."""
+class SendMode(enum.IntEnum):
+    """How a send waits for its answer. Numbers, because other enums are slow keys."""
 
-    BLOCKING = "blocking"
-    ASYNC = "async"
-    ONEWAY = "oneway"
+    BLOCKING = 0
+    ASYNC = 1
+    ONEWAY = 2
 
 
 def tries_allowed(

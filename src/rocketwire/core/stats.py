@@ -97,9 +97,9 @@ class Counters:
         """The counters of one broker, for whoever adds to them himself."""
         return self._brokers.setdefault(broker, BrokerCounters())
 
-    def add(self, messages: int, size: int) -> None:
-        """So many messages were sent, each alone, with so many bytes in all."""
-        self.sent += messages
+    def add(self, sends: int, size: int, messages: int) -> None:
+        """So many sends ended well, with so many bytes and messages in all."""
+        self.sent += sends
         self.messages += messages
         self.bytes += size
 

@@ -22,8 +22,7 @@ from typing import Any, Final, NamedTuple
 from rocketwire.config import AUTO, ProducerConfig
 from rocketwire.core.bell import Bell
 from rocketwire.core.effects import Gate, Op, wait
-from rocketwire.core.retry import SendMode
-from rocketwire.core.send import Sender
+from rocketwire.core.sending.sender import Sender
 from rocketwire.errors import RocketMQError
 from rocketwire.hooks import SendEvent
 from rocketwire.message import Message
@@ -321,8 +320,7 @@ def _ship(tracer: Tracer, sender: Sender) -> Op[bool]:
         if left <= 0:
             return False
         try:
-            plan = sender.plan(parcel.message, SendMode.ASYNC, timeout=left)
-            yield from sender.send(plan)
+            yield from sender.send(parcel.message, timeout=left)
         except RocketMQError as error:
             tracer.lost(parcel, error)
             went_well = False

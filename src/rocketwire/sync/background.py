@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from rocketwire.aio.driver import Driver
-    from rocketwire.sync.posting import PostedDelivery
+    from rocketwire.sync.submit import SingleDelivery
 
 _log = logging.getLogger("rocketwire.background")
 
@@ -45,7 +45,7 @@ class Background:
         self._on_routes = on_routes
         self._wanted = threading.Event()
         self._ready = threading.Event()
-        self._inbox: deque[tuple[Op[Any], _Done] | PostedDelivery] = deque()
+        self._inbox: deque[tuple[Op[Any], _Done] | SingleDelivery] = deque()
         self._is_called = False
         self._failure: Exception | None = None
         self._is_stopping = False
@@ -91,9 +91,9 @@ class Background:
         except RuntimeError:  # it was closed in this very moment
             self._refuse_all()
 
-    def post(self, parcel: PostedDelivery) -> None:
-        """Send a parcel there, as ``run`` does an operation."""
-        self._inbox.append(parcel)
+    def post(self, delivery: SingleDelivery) -> None:
+        """Send a submitted message there, as ``run`` does an operation."""
+        self._inbox.append(delivery)
         if not self._is_called:
             self._call()
 
@@ -157,7 +157,7 @@ class Background:
                 operation.close()
                 done(None, refusal)
             else:
-                item.settled(None, refusal)
+                item.refuse(refusal)
 
     def _main(self) -> None:
         self._wanted.wait(_PATIENCE)
@@ -205,7 +205,6 @@ class Background:
         driver, inbox = self._driver, self._inbox
         if driver is None:
             return
-        now = driver.clock()
         for _ in range(_AT_ONCE):
             if not inbox:
                 return
@@ -213,8 +212,7 @@ class Background:
             if type(item) is tuple:
                 driver.start(*item)
             else:
-                parcel = cast("PostedDelivery", item)
-                parcel.office.relay(parcel, driver, now)
+                cast("SingleDelivery", item).relay(driver)
         # Answers are read between two rounds: a long line must not look like a slow broker.
         self._is_called = True
         driver.loop.call_soon(self._drain)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rocketwire.config import Tls
 from rocketwire.core.effects import Flight
-from rocketwire.core.express import Parcel
+from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -132,8 +132,8 @@ class Connection:
                 return reply
             self.late += 1
 
-    def exchange(self, parcel: Parcel) -> bytes | Reply:
-        """Write a parcel and read its answer: the frame of one that says "stored", as it is.
+    def exchange(self, attempt: SendAttempt) -> bytes | Reply:
+        """Write an attempt and read its answer: the frame of one that says "stored", as it is.
 
         ``used_at`` is when it was read.
 
@@ -142,15 +142,16 @@ class Connection:
             RemoteProtocolError: the peer does not speak the protocol. Close it, too.
         """
         opaque = self._opaque = self._opaque % 0x7FFFFFFF + 1
-        frame, deadline, usual = parcel.frame(opaque), parcel.deadline, self._usual
-        now, size = self._clock(), len(frame)
+        head, body, deadline = attempt.head(opaque), attempt.body, attempt.deadline
+        now, size, usual = self._clock(), len(head) + len(body), self._usual
         is_limited = self._least <= deadline - now <= self._most
         if size > _AT_ONCE:
-            parcel.written(now, size)
-        self._write_all(frame, deadline, is_limited=is_limited)
-        # Done while the broker works: when the answer is here, every µs counts.
-        if size <= _AT_ONCE:
-            parcel.written(now, size)
+            attempt.written(now, size)
+            self._write(head, body, deadline)
+        else:
+            self._write_all(head + body, deadline, is_limited=is_limited)
+            # Done while the broker works: when the answer is here, every µs counts.
+            attempt.written(now, size)
         ending = b"" if usual is None else usual.ending(opaque)
         data = self._receive(deadline, is_limited=size <= _AT_ONCE)
         self.used_at = self._clock()
@@ -160,7 +161,7 @@ class Connection:
         return self._find(opaque, deadline)
 
     def _find(self, opaque: int, deadline: float) -> bytes | Reply:
-        """The answer to a parcel, when it is not the next thing that is read."""
+        """The answer to an attempt, when it is not the next thing that is read."""
         while True:
             if not self._frames:
                 self._frames = self._buffer.feed(self._receive(deadline))
@@ -180,16 +181,6 @@ class Connection:
         if frame[0]:  # a binary header, as brokers before 5.0 answer
             return stored_in_binary(frame)
         return 0 if self._usual is None else self._usual.stored_number(frame)
-
-    def write_parcel(self, parcel: Parcel) -> None:
-        """Write a parcel that gets no answer; ``used_at`` is when."""
-        self._opaque = self._opaque % 0x7FFFFFFF + 1
-        frame = parcel.frame(self._opaque)
-        self.used_at = now = self._clock()
-        is_limited = self._least <= parcel.deadline - now <= self._most
-        if len(frame) > _AT_ONCE:
-            parcel.written(now, len(frame))
-        self._write_all(frame, parcel.deadline, is_limited=is_limited)
 
     def write(self, request: Request, deadline: float, flight: Flight | None) -> int:
         """Write a request; returns its opaque number."""

@@ -22,7 +22,7 @@ from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.consumer_stats import ConsumerStats
 from rocketwire.core.filters import message_filter
 from rocketwire.core.pull import TagFilter
-from rocketwire.core.validate import check_topic
+from rocketwire.core.sending.validate import check_topic
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.registry import make_config

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, assert_never
 
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
+from rocketwire.core.sending import finish
+from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.errors import ConnectionLostError, ProtocolError, RocketMQError, TransportError
+from rocketwire.message import SendResult
 from rocketwire.sync.connection import Connection, Pool
 from rocketwire.wire.command import Reply
 
@@ -31,7 +34,60 @@ class Driver:
         """Run an operation to its end."""
         return self._run(operation, operation.send, None)
 
-    def go_on(self, operation: Op[T], answer: object) -> T:
+    def send(self, attempt: SendAttempt) -> SendResult:
+        """Carry a send out: write its attempt, finish it, or go on with its operation.
+
+        Raises:
+            SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
+        """
+        target = attempt.target
+        if target is None:
+            return self.run(attempt.operation())
+        pool = self._pool
+        try:
+            connection = pool.take(target.address, attempt.deadline, attempt.began)
+            try:
+                answer = connection.exchange(attempt)
+            except BaseException:
+                connection.close()
+                raise
+        except RocketMQError as error:
+            return self._go_on(attempt.operation(), error)
+        except BaseException:  # the thread is interrupted: the send ends where it stands
+            attempt.give_up()
+            raise
+        pool.give_back(connection)
+        if type(answer) is bytes:
+            return finish.stored(attempt, answer, connection.used_at)
+        return self._go_on(attempt.operation(), answer)
+
+    def send_oneway(self, attempt: SendAttempt) -> None:
+        """Write an attempt that gets no answer.
+
+        Raises:
+            SendFailedError: it could not even be written.
+        """
+        sender, target = attempt.sender, attempt.target
+        if target is None:
+            self.run(sender.oneway(attempt))
+            return
+        try:
+            connection = self._pool.take(target.address, attempt.deadline, attempt.began)
+            try:
+                connection.write_oneway(attempt, attempt.deadline, None)
+            except BaseException:
+                connection.close()
+                raise
+        except RocketMQError as error:
+            self._go_on(sender.oneway(attempt), error)
+            return
+        except BaseException:
+            attempt.give_up()
+            raise
+        self._pool.give_back(connection)
+        finish.written_oneway(attempt, connection.used_at)
+
+    def _go_on(self, operation: Op[T], answer: object) -> T:
         """Run an operation whose first effect was done already, and came to this."""
         next(operation)
         is_error = isinstance(answer, RocketMQError)

@@ -10,42 +10,30 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 from rocketwire.config import ProducerConfig
-from rocketwire.core.accumulate import Accumulator, Lot
 from rocketwire.core.admin import create_topic
-from rocketwire.core.express import express_for
 from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
-from rocketwire.core.many import ManySender, run_together
-from rocketwire.core.plan import Plan
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import Selector
-from rocketwire.core.send import Sender
+from rocketwire.core.sending.flush import done_callback
+from rocketwire.core.sending.send_many import ManySender
+from rocketwire.core.sending.sender import Sender
 from rocketwire.core.stats import ProducerStats
-from rocketwire.core.turns import teller
+from rocketwire.core.together import run_together
 from rocketwire.core.upkeep import say_goodbye
-from rocketwire.core.validate import check_message
-from rocketwire.errors import Outcome, RocketMQError, SendFailedError
+from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
-from rocketwire.sync import express
+from rocketwire.sync.callbacks import CallbackThread
 from rocketwire.sync.client import BlockingClient
-from rocketwire.sync.delivery import (
-    BatchedDelivery,
-    CallbackThread,
-    Delivery,
-    Room,
-    SingleDelivery,
-)
+from rocketwire.sync.delivery import Delivery
+from rocketwire.sync.in_flight import InFlightLimit
 from rocketwire.sync.positions import ThreadPositions
-
-if TYPE_CHECKING:
-    from rocketwire.sync.posting import PostingOffice
-
-Messages = Message | Sequence[Message]
+from rocketwire.sync.submit import BatchSubmitter, Messages, SingleSubmitter
 
 #: How often a shutdown looks whether other threads are still sending.
 _LOOK_AGAIN: Final = 0.002
@@ -88,20 +76,17 @@ class Producer(BlockingClient[ProducerConfig]):
         instance.defaults = self._sender.defaults
         callbacks, background = CallbackThread(), self._background
         self._callbacks = callbacks
-        room = self._room = Room(
+        in_flight = self._in_flight = InFlightLimit(
             config.max_in_flight,
             config.max_in_flight_bytes,
             lambda: callbacks.is_current() or background.is_current(),
         )
-        self._accumulator: Accumulator | None = None
-        if config.auto_batch is not None:
-            self._accumulator = Accumulator(
-                self._sender, config.auto_batch, room.lot_over, room.lot_begun
-            )
-        self._express = express_for(self._sender, SendMode.BLOCKING)
-        self._posting = express_for(self._sender, SendMode.ASYNC)
-        self._office: PostingOffice | None = None
-        self._oneway = express_for(self._sender, SendMode.ONEWAY)
+        parts = (self._sender, background, in_flight, callbacks)
+        self._submitter = (
+            SingleSubmitter(*parts)
+            if config.auto_batch is None
+            else BatchSubmitter(*parts, config.auto_batch)
+        )
         self._reporting = reporting
         self._start_reporting()
 
@@ -117,12 +102,11 @@ class Producer(BlockingClient[ProducerConfig]):
         """Wait for what is in flight (``shutdown_timeout``), say goodbye."""
         clock, patience = self._instance.clock, self._config.shutdown_timeout
         limit = clock() + patience
-        if self._accumulator is not None:
-            self._accumulator.hurry()
-        self._room.wait_until_empty(patience)
+        self._submitter.hurry()
+        self._in_flight.wait_until_empty(patience)
         if not self._is_sending_here():
             # Threads that send tell nobody of it, because that would cost them.
-            while (len(self._sender.lines) or not self._pool.is_quiet()) and clock() < limit:
+            while (len(self._sender.order) or not self._pool.is_quiet()) and clock() < limit:
                 time.sleep(_LOOK_AGAIN)
         self._finish_traces(max(0.1, limit - clock()))
         self._background.stop(max(1.0, limit - clock()))
@@ -135,14 +119,13 @@ class Producer(BlockingClient[ProducerConfig]):
 
     def _at_exit(self) -> None:
         """What was submitted is in the hands of a daemon thread, which ends with the program."""
-        if self._state != "running" or not self._room.held:
+        if self._state != "running" or not self._in_flight.held:
             return
-        if self._accumulator is not None:
-            self._accumulator.hurry()
-        if not self._room.wait_until_empty(self._config.shutdown_timeout):
+        self._submitter.hurry()
+        if not self._in_flight.wait_until_empty(self._config.shutdown_timeout):
             _log.warning(
                 "the program ends, and %d submitted messages have no answer yet: they may be lost",
-                self._room.held,
+                self._in_flight.held,
             )
 
     def _is_sending_here(self) -> bool:
@@ -179,7 +162,7 @@ class Producer(BlockingClient[ProducerConfig]):
         queue: MessageQueue | None = None,
         selector: Selector | str | None = None,
         argument: Any = None,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> SendResult:
         """Send a message, or a batch of them as one request, and wait for the answer.
 
@@ -196,18 +179,7 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             self._make_ready()
-        sender, lane = self._sender, self._express
-        if (
-            lane is not None
-            and queue is None
-            and selector is None
-            and timeout is None
-            and type(message) is Message
-        ):
-            stored = express.send(lane, message, self._pool, self._driver)
-            if stored is not None:
-                return stored
-        plan = sender.plan(
+        attempt = self._sender.start(
             message,
             SendMode.BLOCKING,
             queue=queue,
@@ -215,10 +187,7 @@ class Producer(BlockingClient[ProducerConfig]):
             argument=argument,
             timeout=timeout,
         )
-        result = self._driver.run(sender.send(plan))
-        if result is None:  # never for this mode
-            raise SendFailedError("no answer", outcome=Outcome.MAYBE_STORED)
-        return result
+        return self._driver.send(attempt)
 
     def send_oneway(
         self,
@@ -227,7 +196,7 @@ class Producer(BlockingClient[ProducerConfig]):
         queue: MessageQueue | None = None,
         selector: Selector | str | None = None,
         argument: Any = None,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> None:
         """Write a message and do not wait: no answer, no retry.
 
@@ -237,17 +206,7 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             self._make_ready()
-        lane = self._oneway
-        if (
-            lane is not None
-            and queue is None
-            and selector is None
-            and timeout is None
-            and type(message) is Message
-            and express.send_oneway(lane, message, self._pool, self._driver)
-        ):
-            return
-        plan = self._sender.plan(
+        attempt = self._sender.start(
             message,
             SendMode.ONEWAY,
             queue=queue,
@@ -255,7 +214,7 @@ class Producer(BlockingClient[ProducerConfig]):
             argument=argument,
             timeout=timeout,
         )
-        self._driver.run(self._sender.send(plan))
+        self._driver.send_oneway(attempt)
 
     def submit(
         self,
@@ -264,7 +223,7 @@ class Producer(BlockingClient[ProducerConfig]):
         queue: MessageQueue | None = None,
         selector: Selector | str | None = None,
         argument: Any = None,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
         on_success: Callable[[SendResult], Any] | None = None,
         on_error: Callable[[Exception], Any] | None = None,
     ) -> Delivery:
@@ -278,152 +237,40 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             self._make_ready()
-        if queue is None and selector is None and timeout is None and type(message) is Message:
-            posted = self._post(message)
-            if posted is not None:
-                if on_success is not None or on_error is not None:
-                    posted.add_done_callback(teller(on_success, on_error))
-                return posted
-        batches, plan = self._accumulator, None
-        if (
-            batches is None
-            or type(message) is not Message
-            or queue is not None
-            or selector is not None
-            or not batches.accepts(message)
-        ):
-            plan = self._sender.plan(
-                message,
-                SendMode.ASYNC,
-                queue=queue,
-                selector=selector,
-                argument=argument,
-                timeout=timeout,
-            )
-            count, size, limit = len(plan.outgoing.messages), len(plan.outgoing.body), plan.timeout
-        else:
-            count, size, limit = 1, len(message.body), self._sender.check_timeout(timeout)
-        self._take_room(count, size, limit)
-        if plan is not None:
-            delivery: Delivery = self._hand_over(plan, count, size)
-        else:
-            delivery = self._hand_to(cast("Accumulator", batches), cast("Message", message), limit)
+        delivery = self._submitter.submit(message, queue, selector, argument, timeout)
         if on_success is not None or on_error is not None:
-            delivery.add_done_callback(teller(on_success, on_error))
+            delivery.add_done_callback(done_callback(on_success, on_error))
         return delivery
-
-    def _post(self, message: Message) -> Delivery | None:
-        """Hand a plain message over when there is room, if there is nothing unusual about it."""
-        size, batches, office = len(message.body), self._accumulator, self._office
-        if batches is not None:
-            if not batches.is_plain(message):
-                return None
-            self._take_room(1, size, self._config.send_timeout)
-            found = batches.add_plain(message, self._config.send_timeout)
-            return self._batched(batches, *found)
-        if office is None:
-            office = self._open_office()
-        if office is None or message.sharding_key is not None:
-            return None
-        turn = self._room.post(size)
-        if turn is None:
-            return self._post_later(office, message, size)
-        parcel = None
-        try:
-            parcel = office.prepare(message)
-        finally:
-            if parcel is None:
-                self._room.finish(turn, size)
-        if parcel is not None:
-            parcel.turn = turn
-            self._background.post(parcel)
-        return parcel
-
-    def _open_office(self) -> PostingOffice | None:
-        """Where the fast lane begins, if there is one; loads the asyncio shell."""
-        if self._posting is None:
-            return None
-        from rocketwire.sync.posting import PostingOffice
-
-        office = self._office = PostingOffice(self._posting, self._room, self._callbacks)
-        return office
-
-    def _post_later(self, office: PostingOffice, message: Message, size: int) -> Delivery:
-        """Hand a message over when there is room, which it keeps whatever way it takes then."""
-        check_message(message, self._config.max_message_size)  # a bad one need not wait
-        self._take_room(1, size, self._config.send_timeout)
-        plan = None
-        try:
-            parcel = office.prepare(message)
-            if parcel is None:
-                plan = self._sender.plan(message, SendMode.ASYNC)
-        except BaseException:
-            self._room.give_back(1, size)
-            raise
-        if parcel is not None:
-            parcel.turn = self._room.enter()
-            self._background.post(parcel)
-            return parcel
-        return self._hand_over(cast("Plan", plan), 1, size)
-
-    def _take_room(self, count: int, size: int, limit: float) -> None:
-        if not self._room.take(count, size, limit):
-            raise SendFailedError(
-                f"not sent: {self._room.held} messages are in flight and none was answered in "
-                f"{limit:.1f} s; raise max_in_flight, or send less"
-            )
-
-    def _hand_over(self, plan: Plan, count: int, size: int) -> Delivery:
-        room, delivery = self._room, SingleDelivery(self._callbacks)
-        turn = room.enter()
-
-        def done(result: SendResult | None, error: Exception | None) -> None:
-            room.give_back(count, size)
-            delivery.settle(result, error)
-            room.leave(turn)
-
-        if plan.outgoing.sharding_keys:
-            self._sender.line_up(plan, is_accepted=True)
-        self._background.run(self._sender.send(plan), done)
-        return delivery
-
-    def _hand_to(self, batches: Accumulator, message: Message, limit: float) -> Delivery:
-        try:
-            lot, place, is_new = batches.add(message, limit)
-        except RocketMQError:
-            self._room.give_back(1, len(message.body))
-            raise
-        return self._batched(batches, lot, place, is_new)
-
-    def _batched(self, batches: Accumulator, lot: Lot, place: int, is_new: bool) -> Delivery:  # noqa: FBT001
-        if is_new:
-
-            def done(_: object, error: Exception | None) -> None:
-                if error is not None:
-                    batches.refuse(lot, error)
-
-            self._background.run(batches.deliver(lot), done)
-        return BatchedDelivery(lot, place, self._callbacks)
 
     def send_many(
-        self, messages: Iterable[Message], *, timeout: float | None = None
+        self,
+        messages: Iterable[Message],
+        *,
+        timeout: float | str | None = None,
+        return_errors: bool = False,
     ) -> list[SendResult | RocketMQError]:
         """Send any number of messages to any topics, in batches, many at once.
 
-        Messages of one sharding key stay in order. ``timeout`` is for each batch.
+        Messages of one sharding key stay in order.
+
+        Args:
+            messages: any number of them.
+            timeout: seconds for each batch; ``send_timeout`` by default.
+            return_errors: whether errors stand in the list that is returned.
 
         Returns:
-            One result or error per message, in the order given.
+            One result per message, in the order given.
 
         Raises:
             InvalidMessageError: one of them is wrong; nothing was sent.
+            SendManyError: some failed; its ``results`` are in the order given.
         """
         if self._state != "running":
             self._make_ready()
         many = ManySender(self._sender, messages, timeout)
-        lanes = self._driver.run(many.lanes())
-        self._driver.run(run_together([many.run(lane) for lane in lanes]))
-        return [r if r is not None else SendFailedError("not sent") for r in many.results]
+        streams = self._driver.run(many.streams())
+        self._driver.run(run_together([many.run(stream) for stream in streams]))
+        return many.finish(return_errors=return_errors)
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything submitted before has an answer.
@@ -436,12 +283,11 @@ class Producer(BlockingClient[ProducerConfig]):
             raise self._not_running()
         if self._state == "inherited":
             return  # nothing was submitted in this process
-        if self._accumulator is not None:
-            self._accumulator.hurry()
+        self._submitter.hurry()
         if self._background.is_current():
             raise RuntimeError("flush in a hook would wait for ever: answers come on this thread")
-        if not self._room.flush(timeout):
-            raise TimeoutError(f"{self._room.held} messages have no answer after {timeout} s")
+        if not self._in_flight.flush(timeout):
+            raise TimeoutError(f"{self._in_flight.held} messages have no answer after {timeout} s")
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -470,7 +316,7 @@ class Producer(BlockingClient[ProducerConfig]):
     def _snapshot(self) -> ProducerStats:
         return self._sender.counters.snapshot(
             late_replies=self._background.late_replies,
-            in_flight=self._room.held,
+            in_flight=self._in_flight.held,
             telemetry_dropped=self._reporting.telemetry_dropped,
             trace_dropped=self._reporting.trace_dropped,
         )

@@ -1,7 +1,7 @@
 """The text in which a message's properties travel: ``name 0x01 value 0x02``, repeated.
 
 Which names RocketMQ keeps for itself is decided here; whether a user may set a name is asked by
-``core/validate.py`` with :data:`RESERVED`, and :data:`SYSTEM` splits what users wrote from what
+``core/sending/validate.py`` with :data:`RESERVED`, and :data:`SYSTEM` splits what users wrote from what
 clients and brokers added when a message is read back.
 """
 

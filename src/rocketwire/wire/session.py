@@ -53,15 +53,9 @@ class Session(Generic[T]):
         opaque = self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
         head = request.head(opaque)
         waiter.size = size = len(head) + len(request.body)
-        waiter.takes_frame = False
         self.pending[opaque] = waiter
         self.unanswered += size
         return opaque, head
-
-    def next_opaque(self) -> int:
-        """A number for a request of the caller's making, who enters it in ``pending`` himself."""
-        opaque = self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
-        return opaque
 
     def issue_oneway(self, request: Request) -> bytes:
         """The head of a request that gets no answer."""

@@ -8,7 +8,7 @@ from tests.unit.core.world import World, address, route_of
 from rocketwire.config import ProducerConfig
 from rocketwire.core import trace
 from rocketwire.core.retry import SendMode
-from rocketwire.core.send import Sender
+from rocketwire.core.sending.sender import Sender
 from rocketwire.core.trace import Tracer, message_type, pack, ship_traces, trace_settings
 from rocketwire.errors import SendFailedError
 from rocketwire.hooks import HookSet

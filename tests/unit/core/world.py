@@ -12,7 +12,7 @@ from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance, Surroundings
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import RoundRobinCounter
-from rocketwire.core.send import Sender
+from rocketwire.core.sending.sender import Sender
 from rocketwire.message import Message, SendResult
 from rocketwire.testing.simulation import SimulatedDriver, SimulatedNetwork
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -118,8 +118,11 @@ class World:
     def operation(
         self, message: Any = None, mode: SendMode = SendMode.BLOCKING, **how: Any
     ) -> Op[SendResult | None]:
-        plan = self.sender.plan(Message("T", b"hello") if message is None else message, mode, **how)
-        return self.sender.send(plan)
+        given = Message("T", b"hello") if message is None else message
+        attempt = self.sender.start(given, mode, **how)
+        if mode is SendMode.ONEWAY:
+            return self.sender.oneway(attempt)
+        return self.sender.operation(attempt)
 
     def send(self, message: Any = None, mode: SendMode = SendMode.BLOCKING, **how: Any) -> Any:
         return self.driver.run(self.operation(message, mode, **how))

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from rocketwire import FaultPolicy, Message, Outcome, Producer, SendFailedError
+from rocketwire.core.retry import SendMode
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.sync import background, loop_thread
 from rocketwire.sync.background import Background
 from rocketwire.sync.loop_thread import LoopThread
+from rocketwire.sync.submit import SingleDelivery
 
 
 @pytest.fixture
@@ -106,24 +108,23 @@ def test_late_answers_to_submitted_messages_are_counted(cluster) -> None:
 
 def test_messages_wait_for_no_broker_that_was_left_since_they_were_made(cluster) -> None:
     with producing(cluster, fault=FaultPolicy(failure_isolation=30.0)) as producer:
-        office, room = producer._open_office(), producer._room
-        assert office is not None
-        parcels = [office.prepare(Message("orders", b"%d" % n)) for n in range(8)]
-        assert {p.stop.target.broker for p in parcels if p} == {"broker-a", "broker-b"}
+        sender, in_flight = producer._sender, producer._in_flight
+        attempts = [sender.start(Message("orders", b"%d" % n), SendMode.ASYNC) for n in range(8)]
+        assert {attempt.where.broker for attempt in attempts} == {"broker-a", "broker-b"}
         cluster.broker("broker-a").hang()
         faults, now = producer._instance.faults, producer._instance.clock()
         faults.failed(faults.begin("broker-a", now), now, "refused the connection")
-        for parcel in parcels:
-            turn = room.post(1)
-            assert parcel is not None
-            assert turn is not None
-            parcel.turn = turn
-            producer._background.post(parcel)
-        results = [parcel.result(20) for parcel in parcels if parcel is not None]
+        deliveries = []
+        for attempt in attempts:
+            group = in_flight.admit(1, 1)
+            assert group is not None
+            deliveries.append(SingleDelivery(attempt, producer._submitter, group, 1, 1))
+            producer._background.post(deliveries[-1])
+        results = [delivery.result(20) for delivery in deliveries]
         assert {result.queue.broker for result in results} == {"broker-b"}
         assert {result.attempts for result in results} == {()}
         assert len({result.message_id for result in results}) == 8
-        assert room.held == 0
+        assert in_flight.held == 0
 
 
 @pytest.mark.parametrize("auto_batch", [None, True])
@@ -185,7 +186,7 @@ def test_no_callback_ends_the_thread_of_the_others(cluster, caplog, error) -> No
 def test_a_large_message_keeps_the_room_that_it_waited_for(cluster) -> None:
     with producing(cluster, max_in_flight=1) as producer:
         taken = []
-        room = producer._room
+        room = producer._in_flight
         ordinary = room.take
 
         def take(*args: Any) -> bool:
@@ -193,7 +194,7 @@ def test_a_large_message_keeps_the_room_that_it_waited_for(cluster) -> None:
             return ordinary(*args)
 
         room.take = take  # type: ignore[method-assign]
-        room.post(1)  # the room is full
+        room.admit(1, 1)  # the room is full
         threading.Timer(0.05, lambda: room.give_back(1, 1)).start()
         assert producer.submit(Message("orders", b"x" * 5000)).result(20)
         assert [size for _, size, _ in taken] == [5000]

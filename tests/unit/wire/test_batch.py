@@ -8,10 +8,10 @@ from rocketwire.errors import LocalProtocolError, RemoteProtocolError
 from rocketwire.wire.batch import (
     ITEM_OVERHEAD,
     BatchItem,
-    PlainItems,
     decode_batch,
     encode_batch,
     encode_item,
+    encode_items,
 )
 from rocketwire.wire.message_id import IdBlock
 
@@ -98,22 +98,15 @@ def test_the_largest_properties_fit():
 @pytest.mark.parametrize("first", [0, 0xFE, 0x1FF, 0xFFFE, 0x12FFFE])
 @pytest.mark.parametrize("count", [1, 2, 256, 600])
 @pytest.mark.parametrize("lengths", [[1], [70_000], [1, 2, 3, 4, 5, 6, 7]])
-def test_plain_items_are_what_they_would_be_one_by_one(first, count, lengths):
+def test_items_are_what_they_would_be_one_by_one(first, count, lengths):
     head = "7F00000100012A9F00000000" + "0012AB34"
     bodies = [b"%d" % (n % 10) * lengths[n % len(lengths)] for n in range(count)]
     ids = IdBlock(head, first, len(bodies))
-    items = PlainItems(b"UNIQ_KEY\x01", b"\x02INSTANCE_ID\x01n\x02", len(head) + 4)
-    properties = [f"UNIQ_KEY\x01{text}\x02INSTANCE_ID\x01n\x02".encode() for text in ids.texts()]
-    body = items.encode(bodies, ids, set(map(len, bodies)))
-    assert body == encode_batch(zip(bodies, properties, [0] * len(bodies), strict=True))
-    assert len(body) == sum(map(len, bodies)) + items.overhead * len(bodies)
-
-
-def test_plain_items_of_another_length_begin_with_their_own():
-    head = "7F00000100012A9F00000000" + "0012AB34"
-    items = PlainItems(b"UNIQ_KEY\x01", b"\x02", len(head) + 4)
-    # What is prepared for a length by a large batch serves small ones of it, and no others.
-    for length, count in ((3, 300), (3, 4), (5, 4), (3, 2), (5, 300), (3, 4), (5, 1)):
-        bodies = [b"x" * length] * count
-        found = decode_batch(items.encode(bodies, IdBlock(head, 7, count), {length}))
-        assert [item.body for item in found] == bodies
+    fields = [b"INSTANCE_ID\x01n\x02" + b"TAGS\x01t\x02" * (n % 3) for n in range(count)]
+    flags = [n % 5 for n in range(count)]
+    properties = [
+        f"UNIQ_KEY\x01{text}\x02".encode() + field
+        for text, field in zip(ids.texts(), fields, strict=True)
+    ]
+    body = encode_items(bodies, fields, flags, ids)
+    assert body == encode_batch(zip(bodies, properties, flags, strict=True))

@@ -18,16 +18,11 @@ class Waiter:
     """As much of one as a session needs."""
 
     size = 0
-    takes_frame = False
     answer = b""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, takes_frame: bool = False) -> None:
         self.name = name
-
-    def takes(self, size: int, *, frames: bool) -> Waiter:
-        """Wait for the answer to a request of one's own making."""
-        self.size, self.takes_frame = size, frames
-        return self
+        self.takes_frame = takes_frame
 
 
 def answer(opaque: int, code: int = 0) -> bytes:
@@ -102,10 +97,8 @@ def test_frames_that_say_stored_go_as_they_are_to_those_who_take_them_so() -> No
     session: Session[Waiter] = Session()
     first, _ = session.issue(Command(10), Waiter("first"))
     session.receive(stored(first))  # from then on it is known how they look
-    one, two = session.next_opaque(), session.next_opaque()
-    session.pending[one] = Waiter("one").takes(100, frames=True)
-    session.pending[two] = Waiter("two").takes(100, frames=False)
-    session.unanswered = 200
+    one, _ = session.issue(Command(10), Waiter("one", takes_frame=True))
+    two, _ = session.issue(Command(10), Waiter("two"))
     taken, answers, asked = session.receive(stored(two) + stored(one) + stored(99))
     assert [(waiter.name, waiter.answer) for waiter in taken] == [("one", stored(one)[4:])]
     assert [(waiter.name, reply.opaque) for waiter, reply in answers] == [("two", two)]
@@ -115,8 +108,7 @@ def test_frames_that_say_stored_go_as_they_are_to_those_who_take_them_so() -> No
 
 def test_a_refusal_goes_as_a_reply_to_those_who_take_frames() -> None:
     session: Session[Waiter] = Session()
-    opaque = session.next_opaque()
-    session.pending[opaque] = Waiter("one").takes(100, frames=True)
+    opaque, _ = session.issue(Command(10), Waiter("one", takes_frame=True))
     taken, answers, _ = session.receive(answer(opaque, code=14))
     assert taken == []
     assert [(waiter.name, reply.code) for waiter, reply in answers] == [("one", 14)]
@@ -124,9 +116,8 @@ def test_a_refusal_goes_as_a_reply_to_those_who_take_frames() -> None:
 
 def test_the_first_answer_teaches_how_those_behind_it_in_the_same_bytes_look() -> None:
     session: Session[Waiter] = Session()
-    numbers = [session.next_opaque() for _ in range(3)]
-    for number in numbers:
-        session.pending[number] = Waiter(str(number)).takes(100, frames=True)
+    waiters = [Waiter(str(number), takes_frame=True) for number in (1, 2, 3)]
+    numbers = [session.issue(Command(10), waiter)[0] for waiter in waiters]
     taken, answers, _ = session.receive(b"".join(stored(number) for number in numbers))
     assert [waiter.name for waiter, _ in answers] == ["1"]  # read in full, for want of a pattern
     assert [waiter.name for waiter in taken] == ["2", "3"]
@@ -136,8 +127,7 @@ def test_a_malformed_frame_leaves_everybody_waiting_for_the_loss_to_be_told() ->
     session: Session[Waiter] = Session()
     first, _ = session.issue(Command(10), Waiter("first"))
     session.receive(stored(first))
-    number = session.next_opaque()
-    session.pending[number] = Waiter("one").takes(100, frames=True)
+    number, _ = session.issue(Command(10), Waiter("one", takes_frame=True))
     with pytest.raises(RemoteProtocolError):
         session.receive(stored(number) + b"\0\0\0\x08" + b"\0\0\0\x04nope")
     assert [waiter.name for waiter in session.lose()] == ["one"]

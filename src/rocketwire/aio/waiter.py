@@ -1,0 +1,177 @@
+"""Who waits for what comes back on a connection, and sends under way on an event loop.
+
+``Waiter`` is what a connection knows of a request under way. ``SendWaiter`` is one that carries an
+attempt: the connection writes it, and it ends when the frame of an answer that says "stored" is
+read. Anything else makes it ask the attempt for its operation, and run that.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from rocketwire.core.effects import Invoke, Oneway
+from rocketwire.core.sending import finish
+from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.results import result_later
+from rocketwire.errors import LocalProtocolError, RocketMQError
+from rocketwire.message import SendResult
+from rocketwire.wire.codes import ResponseCode
+from rocketwire.wire.command import Command
+
+if TYPE_CHECKING:
+    from rocketwire.aio.connection import Connection
+    from rocketwire.aio.driver import Driver, Run
+
+#: Answers a request of the peer; None leaves it unanswered.
+Responder: TypeAlias = Callable[[Command], Command | None]
+Call: TypeAlias = Invoke | Oneway
+
+
+class Waiter:
+    """What waits for one request at a time. Told exactly once how it ended."""
+
+    __slots__ = ("answer", "connection", "deadline", "issued", "opaque", "size", "takes_frame")
+
+    connection: Connection | None
+    #: Zero while the request waits for the connection.
+    opaque: int
+    deadline: float
+    #: When the request was written; 0.0 before.
+    issued: float
+    # As a session wants it (``wire/session``).
+    size: int
+    takes_frame: bool
+    answer: bytes
+
+    @property
+    @abstractmethod
+    def owner(self) -> object:
+        """Whose request it is, of those who share the connection."""
+
+    @abstractmethod
+    def resume(self, value: object) -> None:
+        """The reply came, or the oneway request was written (None)."""
+
+    @abstractmethod
+    def fail(self, error: RocketMQError) -> None:
+        """There will be no reply."""
+
+
+class SendWaiter(Waiter):
+    """A send under way. A subclass says what is done with its end (``settled``, ``stored``)."""
+
+    __slots__ = ("_driver", "_run", "attempt", "is_over")
+
+    _driver: Driver
+    _run: Run[SendResult] | None
+
+    def __init__(self, attempt: SendAttempt) -> None:
+        self.attempt = attempt
+        self.connection = None
+        self.issued = 0.0
+        self.is_over = False
+        self._run = None
+
+    @property
+    def owner(self) -> object:
+        """The driver that it was begun on."""
+        return self._driver
+
+    def begin(self, driver: Driver) -> None:
+        """Write the attempt, or run its operation if it can't be written now."""
+        self._driver = driver
+        attempt = self.attempt
+        target = attempt.target
+        if target is not None:
+            connection = driver.connections.get(target.address)
+            if connection is not None and connection.is_ready:
+                self.takes_frame = True
+                try:
+                    if connection.issue(self, attempt, attempt.deadline, attempt):
+                        return
+                except LocalProtocolError as error:
+                    self.fail(error)
+                    return
+        self._start().resume(None)
+
+    def _start(self) -> Run[SendResult]:
+        run = self._run = self._driver.make_run(self.attempt.operation(), self._ended)
+        return run
+
+    def resume(self, value: object) -> None:
+        """Go on with an answer other than "stored"."""
+        if not self.is_over:
+            self._start().take_over(value)
+
+    def fail(self, error: RocketMQError) -> None:
+        """Go on with an error."""
+        if not self.is_over:
+            self._start().take_over(error)
+
+    def give_up(self) -> bool:
+        """End the send where it stands; False if it has ended, or is in the midst of a step."""
+        if self.is_over:
+            return False
+        run = self._run
+        if run is not None:
+            if not run.give_up():
+                return False
+            self.issued = self.issued or run.issued
+        else:
+            if self.connection is not None:
+                self.connection.abandon(self)
+            self.attempt.give_up()
+        self.is_over = True
+        return True
+
+    def read_result(self) -> SendResult:
+        """Where the message is; only after an answer that says "stored"."""
+        attempt = self.attempt
+        queue, is_batch = attempt.where.queue, attempt.batch is not None
+        return result_later(self.answer, attempt.ids_later, queue, is_batch=is_batch)
+
+    def _ended(self, result: SendResult | None, error: Exception | None) -> None:
+        self.is_over = True
+        self.attempt.release()
+        self.settled(result, error)
+
+    @abstractmethod
+    def settled(self, result: SendResult | None, error: Exception | None) -> None:
+        """The operation of the send has ended: it returned, or it raised. Must not raise."""
+
+    @abstractmethod
+    def stored(self) -> None:
+        """An answer said "stored"; ``answer`` is its frame. Must not raise."""
+
+
+def finish_stored(waiters: list[SendWaiter], now: float) -> None:
+    """Answers that say "stored" were read at ``now``: tell the table, statistics and waiters.
+
+    The fault table and the statistics are told in one go for each producer.
+    """
+    while waiters:
+        sender = waiters[0].attempt.sender
+        same: list[SendWaiter] = []
+        others: list[SendWaiter] = []
+        for waiter in waiters:
+            # All of them, before the first one's callback can cancel others.
+            waiter.is_over = True
+            (same if waiter.attempt.sender is sender else others).append(waiter)
+        finish.stored_all([waiter.attempt for waiter in same], now)
+        for waiter in same:
+            attempt = waiter.attempt
+            if attempt.history is not None or sender.tells:
+                finish.tell(attempt, waiter.answer, now, waiter.read_result())
+            attempt.release()
+            waiter.stored()
+        waiters = others
+
+
+def refuse(command: Command) -> Command:
+    """The answer to a request that we do not know."""
+    return Command(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        remark=f"request type {command.code} not supported",
+    )

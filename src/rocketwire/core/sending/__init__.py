@@ -1,0 +1,1 @@
+"""Sending: from a checked message to a stored one."""

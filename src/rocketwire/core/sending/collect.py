@@ -1,0 +1,435 @@
+"""Messages submitted one by one that travel in batches (``auto_batch``).
+
+A batch collects messages of one kind: one topic, one time limit, one wait flag, and for ordered
+messages one queue. It leaves when it is full, when nothing of its kind is under way any more (so a
+lone message is not delayed at all), or when its first message has waited for ``linger``. Then it
+is sent as one request by the policy of every send, retried as the same batch, and each message
+gets its own result, or the error with the outcome of its batch.
+
+What can't be in a batch, or is better off alone, is not accepted: ``accepts`` says which. How much
+may be waiting in all is decided by the in-flight limit of the shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from rocketwire.config import AutoBatch
+from rocketwire.core.effects import Gate, Op, Sleep, wait
+from rocketwire.core.lookup import locate_topic
+from rocketwire.core.naming import RETRY_PREFIX
+from rocketwire.core.selection import best_queue, hash_queue
+from rocketwire.core.sending.flush import left_to_parent
+from rocketwire.core.sending.order import PATIENCE, KeySlot, not_sent_after
+from rocketwire.core.sending.results import share
+from rocketwire.core.sending.sender import Sender
+from rocketwire.core.sending.validate import check_message, travels_alone
+from rocketwire.errors import BrokerError, Outcome, RouteError, SendFailedError
+from rocketwire.hooks import call_hooks
+from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.wire.codes import ResponseCode
+
+#: A broker that answers so takes no batches for the topic; single messages may fare better.
+_NO_BATCHES: Final = frozenset(
+    {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.MESSAGE_ILLEGAL}
+)
+
+#: Topic, wait flag, time limit, and for ordered messages their queue as far as it is known.
+Kind: TypeAlias = tuple[str, bool, float, MessageQueue | bool]
+
+
+class BatchKind:
+    """The batches of one kind: at most one is open, any number is under way."""
+
+    __slots__ = ("key", "open", "under_way")
+
+    def __init__(self, key: Kind) -> None:
+        self.key = key
+        self.open: OpenBatch | None = None
+        self.under_way: set[OpenBatch] = set()
+
+
+class OpenBatch:
+    """Messages that travel together. ``over`` opens when all of them have their outcome."""
+
+    __slots__ = (
+        "_count", "_groups", "bytes", "fields", "gate", "is_closed", "is_sent", "kind", "left",
+        "messages", "over", "slots", "timeout", "topic", "wait_store_ok", "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self, kind: BatchKind, size: int) -> None:
+        self.kind = kind
+        self.topic, self.wait_store_ok, self.timeout, _ = kind.key
+        self.messages: list[Message] = []
+        #: The encoded properties of each but its id.
+        self.fields: list[bytes] = []
+        self._count = 0
+        #: How many bytes it still takes.
+        self.left = size
+        #: Of the bodies alone: what they take of the in-flight limit.
+        self.bytes = 0
+        self.slots: dict[str, KeySlot] = {}
+        self.gate = Gate()
+        self.is_closed = False
+        self.is_sent = False
+        self.over = Gate()
+        self.withdrawn: set[int] = set()
+        self._groups: list[tuple[Sequence[int], SendResult | Exception]] = []
+
+    @property
+    def count(self) -> int:
+        """How many messages it has, or had."""
+        return self._count or len(self.messages)
+
+    def withdraw(self, place: int) -> bool:
+        """Take a message back; False if it is on its way, or its fate is known."""
+        if self.is_closed:
+            return False
+        self.withdrawn.add(place)
+        return True
+
+    def places(self) -> Sequence[int]:
+        """The places of the messages that are to be sent."""
+        everything = range(self.count)
+        if not self.withdrawn:
+            return everything
+        return [place for place in everything if place not in self.withdrawn]
+
+    def settle(self, places: Sequence[int], outcome: SendResult | Exception) -> None:
+        """What became of some of the messages, which went in one request."""
+        self._groups.append((places, outcome))
+
+    def finish(self, error: Exception) -> None:
+        """Everything is known; ``error`` is the outcome of those that have none yet."""
+        self._count = self.count
+        self.settle(range(self._count), error)
+        # A caller that keeps the delivery of one message does not keep the bodies of all.
+        self.messages, self.fields = [], []
+
+    def outcome(self, place: int) -> SendResult | Exception:
+        """What became of one message; only when the batch is over."""
+        for places, outcome in self._groups:
+            if place in places:
+                if isinstance(outcome, SendFailedError):
+                    return _own_copy(outcome)
+                if isinstance(outcome, Exception) or len(places) == 1:
+                    return outcome
+                return share(outcome, places.index(place))
+        raise LookupError(f"a batch of {self.count} messages has none at {place}")
+
+
+def _ignore(batch: OpenBatch) -> None:
+    """No in-flight limit counts batches."""
+
+
+class Accumulator:
+    """The batches of one producer.
+
+    Args:
+        sender: sends them.
+        settings: how large a batch may be, and how long it may wait.
+        on_over: told of each batch when its messages have their outcome, before those who wait.
+        on_new: told of each batch with its first message; must not call back.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        settings: AutoBatch,
+        on_over: Callable[[OpenBatch], object],
+        on_new: Callable[[OpenBatch], object] = _ignore,
+    ) -> None:
+        config = sender.config
+        self._sender = sender
+        self._settings = settings
+        self._on_over = on_over
+        self._on_new = on_new
+        self._clock = sender.instance.clock
+        self._lock = sender.instance.surroundings.make_lock()
+        self._kinds: dict[Kind, BatchKind] = {}
+        self._max_size = config.max_message_size
+        self._is_default = sender.default_selector is best_queue
+        #: Bodies are shorter than this: a larger one is worth compressing, which a batch is not.
+        self._largest: Final = min(settings.size, config.compress_over or settings.size)
+        #: Topics whose broker takes no batches.
+        self._single: set[str] = set()
+        self._overhead: Final = sender.encoder.item_overhead
+        self._most: Final = settings.messages
+        #: The batch that took the last message without a key: most go where the one before went.
+        self._recent: OpenBatch | None = None
+
+    # -- taking messages in -----------------------------------------------------------------
+
+    def accepts(self, message: Message) -> bool:
+        """Whether a message may travel in a batch.
+
+        Not if it is delayed or large, or if its topic takes no batches, or if the strategy that
+        chooses its queue looks at each message.
+
+        Raises:
+            InvalidMessageError: it may not travel at all.
+        """
+        check_message(message, self._max_size)
+        topic = message.topic
+        return (
+            len(message.body) < self._largest
+            and topic not in self._single
+            and not topic.startswith(RETRY_PREFIX)
+            and not travels_alone(message)
+            and (self._is_default or message.sharding_key is not None)
+        )
+
+    def add(self, message: Message, timeout: float) -> tuple[OpenBatch, int, bool]:
+        """Put an accepted message into the open batch of its kind.
+
+        Returns:
+            The batch, the message's place in it, and whether the batch is new: the caller then
+            has to run ``deliver``.
+
+        Raises:
+            InvalidMessageError: its properties are too large.
+        """
+        sender = self._sender
+        if sender.hooks.before_send:
+            call_hooks(sender.hooks.before_send, message)
+        fields = sender.encoder.fields(message)
+        size = len(message.body) + len(fields) + self._overhead
+        key = message.sharding_key
+        if key is None:
+            with self._lock:
+                batch = self._recent
+                if (
+                    batch is not None
+                    and not batch.is_closed
+                    and batch.topic == message.topic
+                    and batch.left >= size
+                    and len(batch.messages) < self._most
+                    and batch.timeout == timeout
+                    and batch.wait_store_ok == message.wait_store_ok
+                ):
+                    return batch, self._put(batch, message, fields, size), False
+        where = False if key is None else self._queue_of(message)
+        kind = (message.topic, message.wait_store_ok, timeout, where)
+        return self._open(message, fields, size, kind)
+
+    @staticmethod
+    def _put(batch: OpenBatch, message: Message, fields: bytes, size: int) -> int:
+        messages = batch.messages
+        place = len(messages)
+        messages.append(message)
+        batch.fields.append(fields)
+        batch.left -= size
+        batch.bytes += len(message.body)
+        return place
+
+    def _open(
+        self, message: Message, fields: bytes, size: int, key: Kind
+    ) -> tuple[OpenBatch, int, bool]:
+        """Put a message into the open batch of its kind, which may have to be made."""
+        sharding_key, sender = message.sharding_key, self._sender
+        full: OpenBatch | None = None
+        with self._lock:
+            kind = self._kinds.get(key)
+            if kind is None:
+                kind = self._kinds[key] = BatchKind(key)
+            batch = kind.open
+            if batch is not None and not self._fits(batch, size, sharding_key):
+                self._close(batch)
+                full, batch = batch, None
+            is_new = batch is None
+            if batch is None:
+                batch = kind.open = OpenBatch(kind, self._settings.size)
+                # Before any other thread can find it, and flush.
+                self._on_new(batch)
+            place = self._put(batch, message, fields, size)
+            if sharding_key is None:
+                self._recent = batch
+            elif sharding_key not in batch.slots:
+                name = (sender.wire_topic(message.topic), sharding_key)
+                (batch.slots[sharding_key],) = sender.order.enter([name], is_accepted=True)
+        if full is not None:
+            full.gate.open()
+        return batch, place, is_new
+
+    def _fits(self, batch: OpenBatch, size: int, key: str | None) -> bool:
+        if len(batch.messages) >= self._most or size > batch.left:
+            return False
+        slot = batch.slots.get(key) if key is not None else None
+        # Another send may have taken the slot behind the batch; this message comes after it.
+        return slot is None or self._sender.order.is_last(slot)
+
+    def _queue_of(self, message: Message) -> MessageQueue | bool:
+        """The queue of an ordered message as far as it is known; True for any other.
+
+        Only a guess, so that a batch holds messages of one queue: they are looked at again when
+        they leave.
+        """
+        sender = self._sender
+        route = sender.instance.routes.get(sender.wire_topic(message.topic))
+        if route is None or not route.queues:
+            return True
+        queues = sender.queues_of(route)
+        return queues.select(hash_queue, message, None, sender.positions, self._clock())
+
+    def _close(self, batch: OpenBatch) -> None:
+        """Let no further message into a batch. Called under the lock."""
+        batch.is_closed = True
+        batch.kind.under_way.add(batch)
+        if batch.kind.open is batch:
+            batch.kind.open = None
+
+    def hurry(self) -> None:
+        """Let every batch leave now: a caller waits for all of them."""
+        with self._lock:
+            waiting = [kind.open for kind in self._kinds.values() if kind.open is not None]
+        for batch in waiting:
+            batch.gate.open()
+
+    def disown(self) -> None:
+        """In a forked child: the batches are the parent's, and holders of deliveries are told."""
+        # Without the lock, which another thread may have held; there is no other thread now.
+        for kind in self._kinds.values():
+            for batch in [kind.open, *kind.under_way]:
+                if batch is not None and not batch.over.is_open:
+                    batch.finish(left_to_parent())
+                    batch.over = Gate()  # what waits at the old one does so in the parent
+                    batch.over.open()
+
+    # -- sending ----------------------------------------------------------------------------
+
+    def deliver(self, batch: OpenBatch) -> Op[None]:
+        """See a batch to its end, from its first message on. Raises nothing."""
+        error: Exception = SendFailedError("not sent: the batch was not sent")
+        try:
+            now = self._clock()
+            if batch.kind.under_way:
+                yield from wait(batch.gate, now + self._settings.linger)
+            else:
+                yield Sleep(now)  # what is submitted in this very moment comes along
+            with self._lock:
+                if not batch.is_closed:
+                    self._close(batch)
+            if batch.slots:
+                yield from self._send_ordered(batch)
+            else:
+                yield from self._send(batch, batch.places(), None)
+        except GeneratorExit:
+            error = _given_up(batch)
+            raise
+        except Exception as failed:  # noqa: BLE001 - whatever it is, it is these messages' end
+            error = failed
+        finally:
+            self._end(batch, error)
+
+    def refuse(self, batch: OpenBatch, error: Exception) -> None:
+        """A batch whose ``deliver`` will never run: its messages fail."""
+        if not batch.over.is_open:
+            self._end(batch, error)
+
+    def _end(self, batch: OpenBatch, error: Exception) -> None:
+        for slot in batch.slots.values():
+            self._sender.order.leave(slot, error)  # those of messages that went have left
+        kind, after = batch.kind, None
+        with self._lock:
+            if not batch.is_closed:
+                self._close(batch)
+            kind.under_way.discard(batch)
+            if not kind.under_way:
+                after = kind.open
+                if after is None and self._kinds.get(kind.key) is kind:
+                    del self._kinds[kind.key]
+            if self._recent is batch:
+                self._recent = None  # or it would be kept for as long as nothing is submitted
+        batch.finish(error)
+        self._on_over(batch)
+        batch.over.open()
+        if after is not None:
+            after.gate.open()
+
+    def _send(
+        self, batch: OpenBatch, places: Sequence[int], queue: MessageQueue | None
+    ) -> Op[None]:
+        """Send some messages of a batch in one request."""
+        if not places:
+            return
+        messages, fields = batch.messages, batch.fields
+        if len(places) < batch.count:
+            messages = [messages[place] for place in places]
+            fields = [fields[place] for place in places]
+        keys = dict.fromkeys([m.sharding_key for m in messages if m.sharding_key is not None])
+        slots = tuple(batch.slots[key] for key in keys)
+        batch.is_sent = True
+        outcome: SendResult | Exception
+        try:
+            sender = self._sender
+            attempt = sender.start_joined(messages, fields, batch.timeout, queue, slots)
+            outcome = yield from sender.operation(attempt)
+        except SendFailedError as error:
+            outcome = error
+        if len(places) > 1 and not batch.slots and _takes_no_batches(outcome):
+            self._single.add(batch.topic)
+            self._recent = None
+            for place in places:
+                yield from self._send(batch, (place,), queue)
+        else:
+            batch.settle(places, outcome)
+
+    def _send_ordered(self, batch: OpenBatch) -> Op[None]:
+        """Send a batch of ordered messages when it is the turn of each of their keys."""
+        failed: dict[str, Exception] = {}
+        for key, slot in batch.slots.items():
+            is_open = slot.gate.is_open
+            if not (is_open or (yield from wait(slot.gate, self._clock() + PATIENCE))):
+                failed[key] = TimeoutError("an earlier message of it is under way")
+            elif slot.failed_before is not None:
+                failed[key] = slot.failed_before
+        left: list[int] = []
+        for place in batch.places():
+            before = failed.get(batch.messages[place].sharding_key or "")
+            if before is None:
+                left.append(place)
+            else:
+                batch.settle((place,), not_sent_after(before))
+        for queue, places in (yield from self._by_queue(batch, left)).items():
+            is_all = len(places) == batch.count
+            yield from self._send(batch, range(batch.count) if is_all else places, queue)
+
+    def _by_queue(
+        self, batch: OpenBatch, places: Sequence[int]
+    ) -> Op[dict[MessageQueue, list[int]]]:
+        """One queue, unless the route was not known, or has changed, since they were taken in."""
+        sender = self._sender
+        deadline = self._clock() + batch.timeout
+        try:
+            route = yield from locate_topic(
+                sender.instance, sender.wire_topic(batch.topic), deadline, *sender.defaults
+            )
+        except RouteError as error:
+            raise SendFailedError(f"not sent: {error}") from error
+        queues, now = sender.queues_of(route), self._clock()
+        found: dict[MessageQueue, list[int]] = {}
+        for place in places:
+            message = batch.messages[place]
+            queue = queues.select(hash_queue, message, None, sender.positions, now)
+            found.setdefault(queue, []).append(place)
+        return found
+
+
+def _takes_no_batches(outcome: SendResult | Exception) -> bool:
+    if not isinstance(outcome, SendFailedError) or outcome.outcome is not Outcome.REJECTED:
+        return False
+    cause = outcome.attempts[-1].error if outcome.attempts else None
+    return isinstance(cause, BrokerError) and cause.code in _NO_BATCHES
+
+
+def _given_up(batch: OpenBatch) -> SendFailedError:
+    outcome = Outcome.MAYBE_STORED if batch.is_sent else Outcome.NOT_SENT
+    return SendFailedError(f"{outcome.value}: the producer was shut down", outcome=outcome)
+
+
+def _own_copy(error: SendFailedError) -> SendFailedError:
+    """The same error for another message: one that is raised twice would mix up two stories."""
+    copy = type(error)(str(error), attempts=error.attempts, outcome=error.outcome)
+    copy.__cause__ = error.__cause__
+    return copy

@@ -1,0 +1,150 @@
+"""The story of one send: every attempt, what it taught, and what is told in the end."""
+
+from __future__ import annotations
+
+from rocketwire.core.retry import failure, outcome_of
+from rocketwire.core.sending.attempt import SendAttempt, as_texts
+from rocketwire.core.sending.order import KeySlot
+from rocketwire.errors import Attempt, Outcome, RocketMQError, SendFailedError
+from rocketwire.hooks import AttemptEvent, SendEvent, call_hooks
+from rocketwire.message import SendResult
+from rocketwire.wire.command import Reply
+from rocketwire.wire.properties import Property
+
+
+class SendHistory:
+    """Collects the attempts of one send and reports each to statistics and hooks.
+
+    Most sends have none, because the first attempt is stored and no hook looks at it.
+    """
+
+    __slots__ = ("attempts", "began", "error", "given_up", "kept", "last", "reply", "slots")
+
+    def __init__(self, began: float) -> None:
+        #: When the time of the send began.
+        self.began = began
+        self.attempts: list[Attempt] = []
+        #: What the last attempt failed with.
+        self.error: RocketMQError | None = None
+        #: A result that was stored less safely than asked for, in case nothing better comes.
+        self.kept: SendResult | None = None
+        #: What is known of a send that its caller gave up.
+        self.given_up: SendFailedError | None = None
+        #: Its slots in the order of its sharding keys.
+        self.slots: tuple[KeySlot, ...] = ()
+        #: The last attempt that was begun, and the last answer.
+        self.last: SendAttempt | None = None
+        self.reply: Reply | None = None
+
+    @property
+    def failed_brokers(self) -> list[str]:
+        """The brokers of the attempts so far."""
+        return [attempt.broker for attempt in self.attempts]
+
+    def failed(self, attempt: SendAttempt, now: float, error: RocketMQError) -> None:
+        """An attempt failed."""
+        self.error = error
+        outcome = outcome_of(error, written=attempt.is_written)
+        latency = now - attempt.began
+        self.attempts.append(Attempt(attempt.where.queue, latency, error, outcome))
+        attempt.sender.counters.broke(attempt.where.broker)
+        self._report(attempt, latency, outcome.value, None, str(error))
+
+    def stored(self, attempt: SendAttempt, now: float, result: SendResult) -> None:
+        """An attempt was stored."""
+        self.error = None
+        if attempt.sender.hooks.after_attempt:
+            latency = now - attempt.began
+            self._report(attempt, latency, "stored", result.offset, None, count=1)
+
+    def cancelled(self, attempt: SendAttempt, now: float) -> None:
+        """The caller gave the send up during an attempt."""
+        outcome = outcome_of(GeneratorExit(), written=attempt.is_written)
+        elapsed = now - attempt.began
+        error = RocketMQError("cancelled")
+        self.attempts.append(Attempt(attempt.where.queue, elapsed, error, outcome))
+        self._report(attempt, elapsed, outcome.value, None, "cancelled")
+
+    def written(self, attempt: SendAttempt, now: float) -> None:
+        """A oneway message was handed over."""
+        self._report(attempt, now - attempt.began, "oneway", None, None, count=1)
+
+    def keep(self, attempt: SendAttempt, result: SendResult, latency: float) -> None:
+        """Remember a result that is to be bettered on another broker."""
+        self.kept = self.kept or result
+        self.attempts.append(Attempt(attempt.where.queue, latency, None, Outcome.MAYBE_STORED))
+
+    def finish(self, attempt: SendAttempt, result: SendResult) -> SendResult:
+        """The result with its story."""
+        if not self.attempts:
+            return result
+        attempts = tuple(self.attempts)
+        duplicate = any(a.outcome is Outcome.MAYBE_STORED for a in attempts)
+        attempt.sender.counters.maybe_duplicates += duplicate
+        return result.replace(attempts=attempts, maybe_duplicate=duplicate)
+
+    def give_up(
+        self, attempt: SendAttempt, now: float, cause: Exception | None = None
+    ) -> SendFailedError:
+        """The error as the user gets it."""
+        attempt.sender.counters.failed += 1
+        is_late = now >= self.began + attempt.timeout
+        return failure(self.attempts, now - self.began, deadline_passed=is_late, cause=cause)
+
+    def tell(
+        self,
+        attempt: SendAttempt,
+        now: float,
+        result: SendResult | None,
+        error: Exception | None,
+    ) -> None:
+        """Tell the hooks how the send ended."""
+        sender, last, reply = attempt.sender, self.last, self.reply
+        if not sender.hooks.after_send:
+            return
+        elapsed = now - self.began
+        event = SendEvent(
+            attempt.messages,
+            result,
+            error,
+            elapsed,
+            sender.instance.wall() - elapsed,
+            as_texts(attempt.ids),
+            len(attempt.body),
+            None if last is None else last.where.address,
+            reply is None or reply.ext.get(Property.TRACE_ON) != "false",
+        )
+        call_hooks(sender.hooks.after_send, event)
+
+    def _report(
+        self,
+        attempt: SendAttempt,
+        latency: float,
+        outcome: str,
+        offset: int | None,
+        error: str | None,
+        *,
+        count: int = 0,
+    ) -> None:
+        sender, target = attempt.sender, attempt.where
+        hooks, instance = sender.hooks.after_attempt, sender.instance
+        if not hooks:
+            return
+        event = AttemptEvent(
+            instance.wall(),
+            instance.client_id,
+            attempt.message.topic,
+            target.broker,
+            target.queue.id,
+            offset,
+            as_texts(attempt.ids)[0],
+            attempt.message.sharding_key,
+            len(attempt.body),
+            latency,
+            outcome,
+            error,
+            len(self.attempts) + count,
+            attempt.count,
+            instance.faults.state_of(target.broker),
+        )
+        call_hooks(hooks, event)

@@ -1,0 +1,336 @@
+"""All attempts of a send, as one operation for both shells, for single messages and batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rocketwire.core.effects import Invoke, Oneway, Op, wait
+from rocketwire.core.fault_entries import NEVER
+from rocketwire.core.lookup import locate_topic, refresh_topic
+from rocketwire.core.retry import failure, is_retryable, should_retry_status
+from rocketwire.core.routes import TopicEntry
+from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.history import SendHistory
+from rocketwire.core.sending.order import PATIENCE, not_sent_after
+from rocketwire.core.sending.results import result_later
+from rocketwire.errors import (
+    BrokerError,
+    ClientClosedError,
+    ConfigError,
+    ConnectFailedError,
+    LocalProtocolError,
+    Outcome,
+    ProtocolError,
+    RocketMQError,
+    RouteError,
+    SendFailedError,
+    TransportError,
+    UnknownTopicError,
+)
+from rocketwire.message import SendResult
+from rocketwire.wire.codes import STORED, ResponseCode, error_for
+from rocketwire.wire.command import Reply
+from rocketwire.wire.headers import decode_send_reply
+
+if TYPE_CHECKING:
+    from rocketwire.core.sending.sender import Sender
+
+_SUCCESS: Final = ResponseCode.SUCCESS
+#: A route that was asked for this recently is not asked for again by a retry.
+_FRESH: Final = 1.0
+_new = object.__new__
+
+
+def send_operation(sender: Sender, attempt: SendAttempt) -> Op[SendResult]:
+    """Carry a send out from where its first attempt stands.
+
+    Raises:
+        SendFailedError: with the outcome and all attempts.
+    """
+    history = attempt.history
+    if history is None:
+        history = attempt.history = SendHistory(attempt.began)
+    if not (history.slots or sender.hooks.after_send):
+        return (yield from _attempts(sender, attempt, history))
+    error: Exception | None = None
+    given_up: SendFailedError | None = None
+    result: SendResult | None = None
+    try:
+        if attempt.target is None:
+            yield from _wait_for_keys(sender, attempt, history)
+        result = yield from _attempts(sender, attempt, history)
+    except Exception as failed:
+        error = failed
+        raise
+    except GeneratorExit:
+        given_up = _given_up(sender, history)
+        if given_up.outcome is not Outcome.NOT_SENT:
+            error = given_up  # it may still arrive, after those that were accepted behind it
+        raise
+    finally:
+        for slot in history.slots:
+            sender.order.leave(slot, error)
+        history.tell(attempt, sender.instance.clock(), result, error or given_up)
+    return result
+
+
+def _given_up(sender: Sender, history: SendHistory) -> SendFailedError:
+    """What is told of a send that its caller gave up: the worst over its attempts."""
+    if not history.attempts:
+        return SendFailedError("not sent: cancelled before it was tried")
+    elapsed = sender.instance.clock() - history.began
+    return failure(history.attempts, elapsed, deadline_passed=False)
+
+
+def _wait_for_keys(sender: Sender, attempt: SendAttempt, history: SendHistory) -> Op[None]:
+    """Wait until it is the turn of every sharding key. Sets when the send's time begins.
+
+    A message that was accepted before (submit) has its time from its turn on: however many are
+    before it, none runs out of time because of their number.
+    """
+    clock = sender.instance.clock
+    for slot in history.slots:
+        if not slot.gate.is_open:
+            patience = PATIENCE if slot.is_accepted else attempt.timeout
+            if not (yield from wait(slot.gate, history.began + patience)):
+                cause = TimeoutError("an earlier message of its sharding key is under way")
+                elapsed = clock() - history.began
+                raise failure((), elapsed, deadline_passed=True, cause=cause)
+            if slot.is_accepted:
+                history.began = clock()
+        if slot.failed_before is not None:
+            raise not_sent_after(slot.failed_before)
+
+
+def _attempts(  # noqa: C901 - what follows what, in one place
+    sender: Sender, attempt: SendAttempt, history: SendHistory
+) -> Op[SendResult]:
+    """All attempts of a send whose turn has come. One generator: each further one costs 0.5 µs."""
+    clock, chooser = sender.instance.clock, sender.chooser
+    deadline = history.began + attempt.timeout
+    tries = chooser.tries[attempt.mode, attempt.is_pinned]
+    failed: list[str] = []
+    route = attempt.route
+    if attempt.target is None or route is None:
+        route = yield from _locate(sender, attempt, history, deadline)
+    while True:
+        tries -= 1
+        if attempt.target is None:
+            attempt.began = now = clock()
+            if now >= deadline:  # its turn, or its route, came too late
+                break
+            _aim(sender, attempt, route, failed, tries, deadline)
+            if clock() >= deadline:  # the selector took all the time
+                sender.instance.faults.cancelled(attempt)
+                break
+        history.last = attempt
+        target = attempt.where
+        try:
+            reply: Reply = yield Invoke(target.address, attempt, attempt.deadline, attempt)
+        except (TransportError, ProtocolError, ClientClosedError) as error:
+            _broke(sender, attempt, history, error)
+        except GeneratorExit:
+            sender.instance.faults.cancelled(attempt)
+            history.cancelled(attempt, clock())
+            raise
+        else:
+            history.reply = reply
+            result = _answered(sender, attempt, history, reply)
+            if result is not None:
+                if not tries or reply.code == _SUCCESS or not _should_better(sender, result):
+                    return _finish(sender, attempt, history, result)
+                history.keep(attempt, result, clock() - attempt.began)
+        failed.append(target.broker)
+        if not tries or clock() >= deadline or not _may_go_on(history.error):
+            break
+        sender.counters.retries += 1
+        if isinstance(history.error, (ConnectFailedError, UnknownTopicError)):
+            route = yield from _refresh(sender, route, deadline)
+        attempt = _next(attempt, history)
+    if history.kept is not None:
+        return _finish(sender, attempt, history, history.kept)
+    raise history.give_up(attempt, clock())
+
+
+def _next(before: SendAttempt, history: SendHistory) -> SendAttempt:
+    """The attempt after one that failed: the same content, and no target yet."""
+    attempt = _new(SendAttempt)
+    attempt.sender = before.sender
+    attempt.mode = before.mode
+    attempt.message = before.message
+    attempt.batch = before.batch
+    attempt.body = before.body
+    attempt.properties = before.properties
+    attempt.system_flag = before.system_flag
+    attempt.place = before.place
+    attempt.timeout = before.timeout
+    attempt.born_ms = before.born_ms
+    attempt.history = history
+    attempt.target = attempt.route = None
+    attempt.written_at = NEVER
+    attempt.allowance = 0.0
+    return attempt
+
+
+def _aim(
+    sender: Sender,
+    attempt: SendAttempt,
+    route: TopicEntry,
+    failed: list[str],
+    tries_left: int,
+    deadline: float,
+) -> None:
+    """Choose where an attempt goes, and how long it may take."""
+    now = attempt.began
+    try:
+        sender.chooser.aim(attempt, route, now, failed)
+    except (RouteError, ConfigError) as error:
+        if isinstance(error, ConfigError) and not failed:
+            raise  # a selector's fault, and nothing was sent
+        history = attempt.history
+        assert history is not None
+        raise history.give_up(attempt, sender.instance.clock(), error) from error
+    attempt.deadline = sender.chooser.limit(attempt, route, now, deadline, tries_left)
+    attempt.born_ms = int(sender.instance.wall() * 1000)
+
+
+def _locate(
+    sender: Sender, attempt: SendAttempt, history: SendHistory, deadline: float
+) -> Op[TopicEntry]:
+    topic = sender.wire_topic(attempt.message.topic)
+    route = sender.instance.routes.get(topic)
+    if route is not None and sender.is_fresh(route, sender.instance.clock()):
+        return route
+    try:
+        return (yield from locate_topic(sender.instance, topic, deadline, *sender.defaults))
+    except RouteError as error:
+        raise history.give_up(attempt, sender.instance.clock(), error) from error
+
+
+def _refresh(sender: Sender, route: TopicEntry, deadline: float) -> Op[TopicEntry]:
+    """Ask for the route again before a retry: the broker may have moved.
+
+    The background is told, too; where the name server does not answer, the old route serves.
+    """
+    instance = sender.instance
+    instance.route_bell.ring()
+    now = instance.clock()
+    if now - route.fetched_at < _FRESH:
+        return instance.routes.get(route.topic) or route
+    limit = now + min(sender.config.request_timeout, (deadline - now) / 2)
+    try:
+        fresh = yield from refresh_topic(
+            instance,
+            route.topic,
+            limit,
+            default_topic=sender.defaults[0] if route.is_fallback else None,
+            default_queues=sender.defaults[1],
+        )
+    except (RouteError, BrokerError, ProtocolError):
+        return route
+    return fresh if fresh is not None and fresh.queues else route
+
+
+def _answered(
+    sender: Sender, attempt: SendAttempt, history: SendHistory, reply: Reply
+) -> SendResult | None:
+    """Learn from an answer; the result if the message is stored."""
+    now, faults, target = reply.arrived, sender.instance.faults, attempt.where
+    try:
+        if reply.code in STORED:
+            faults.answered(attempt, now)
+            if reply.layout is None or not reply.layout.has_place:
+                decode_send_reply(reply.ext)  # an answer that makes no sense is an error now
+            result = result_later(
+                reply, attempt.ids_later, target.queue, is_batch=attempt.batch is not None
+            )
+            sender.counters.of(target.broker).answered(now - attempt.began)
+            history.stored(attempt, now, result)
+            return result
+        faults.replied(attempt, now, reply.code)
+        raise error_for(reply.code, reply.remark, target.broker)
+    except (BrokerError, ProtocolError) as error:
+        history.failed(attempt, now, error)
+        return None
+
+
+def _broke(
+    sender: Sender, attempt: SendAttempt, history: SendHistory, error: RocketMQError
+) -> None:
+    now = sender.instance.clock()
+    if isinstance(error, (LocalProtocolError, ClientClosedError)):  # not the broker's fault
+        sender.instance.faults.cancelled(attempt)
+    else:
+        sender.instance.faults.broke(attempt, now, error)
+    history.failed(attempt, now, error)
+
+
+def _finish(
+    sender: Sender, attempt: SendAttempt, history: SendHistory, result: SendResult
+) -> SendResult:
+    sender.counters.add(1, len(attempt.body), attempt.count)
+    return history.finish(attempt, result)
+
+
+def _should_better(sender: Sender, result: SendResult) -> bool:
+    when_not_stored = sender.config.retry_another_broker_when_not_stored
+    return should_retry_status(result.status, retry_when_not_stored=when_not_stored)
+
+
+def _may_go_on(error: RocketMQError | None) -> bool:
+    """Whether another attempt makes sense; without an error a stored one is to be bettered."""
+    return error is None or is_retryable(error)
+
+
+# -- oneway ------------------------------------------------------------------------------------
+
+
+def send_oneway(sender: Sender, attempt: SendAttempt) -> Op[None]:
+    """Write a message that gets no answer, once.
+
+    Raises:
+        SendFailedError: it could not even be written.
+    """
+    history = attempt.history
+    if history is None:
+        history = attempt.history = SendHistory(attempt.began)
+    error: Exception | None = None
+    try:
+        if attempt.target is None:
+            yield from _wait_for_keys(sender, attempt, history)
+        yield from _write_oneway(sender, attempt, history)
+    except Exception as failed:
+        error = failed
+        raise
+    except GeneratorExit:
+        error = _given_up(sender, history)
+        raise
+    finally:
+        for slot in history.slots:
+            sender.order.leave(slot, error)
+        history.tell(attempt, sender.instance.clock(), None, error)
+
+
+def _write_oneway(sender: Sender, attempt: SendAttempt, history: SendHistory) -> Op[None]:
+    clock = sender.instance.clock
+    deadline = history.began + attempt.timeout
+    if attempt.target is None:
+        route = yield from _locate(sender, attempt, history, deadline)
+        attempt.began = clock()
+        if attempt.began >= deadline:
+            raise history.give_up(attempt, clock())
+        _aim(sender, attempt, route, [], 0, deadline)
+    history.last = attempt
+    try:
+        yield Oneway(attempt.where.address, attempt, attempt.deadline, attempt)
+    except (TransportError, ProtocolError, ClientClosedError) as error:
+        _broke(sender, attempt, history, error)
+        raise history.give_up(attempt, clock()) from error
+    except GeneratorExit:
+        sender.instance.faults.cancelled(attempt)
+        history.cancelled(attempt, clock())
+        raise
+    now = clock()
+    sender.instance.faults.settled(attempt, now)
+    sender.counters.oneway += 1
+    history.written(attempt, now)

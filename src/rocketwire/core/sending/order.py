@@ -1,0 +1,100 @@
+"""One message of a sharding key at a time.
+
+A broker stores requests in the order in which its threads take them, which is not always the
+order in which they were written. So two messages of one key are never in flight together: the sends
+of a key wait for one another, each in a slot of its own. Nothing is kept of a key while no send of
+it is under way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from rocketwire.core.effects import Gate
+from rocketwire.errors import Outcome, SendFailedError
+
+#: How long a submitted message may wait for those of its key before it; each of them is bounded.
+PATIENCE: Final = 3600.0
+
+
+class KeySlot:
+    """The place of one send among the sends of a key. ``gate`` opens when it is its turn."""
+
+    __slots__ = ("failed_before", "gate", "is_accepted", "key")
+
+    def __init__(self, key: Hashable, *, is_accepted: bool) -> None:
+        self.key = key
+        #: Whether the message was already taken from the user (by submit or send_many).
+        self.is_accepted = is_accepted
+        self.gate = Gate()
+        #: The failure of a message before this one, if it must not be sent because of that.
+        self.failed_before: Exception | None = None
+
+
+class KeyOrder:
+    """The slots of all keys of a producer."""
+
+    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+        self._lock = lock
+        self._slots: dict[Hashable, deque[KeySlot]] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def enter(self, keys: Sequence[Hashable], *, is_accepted: bool) -> tuple[KeySlot, ...]:
+        """Take a slot for every key at once; the gate of a first one is open.
+
+        All at once, so that two batches with the same keys can't wait for one another.
+        """
+        slots = tuple(KeySlot(key, is_accepted=is_accepted) for key in keys)
+        with self._lock:
+            for slot in slots:
+                before = self._slots.get(slot.key)
+                if before is None:
+                    before = self._slots[slot.key] = deque()
+                    slot.gate.is_open = True
+                before.append(slot)
+        return slots
+
+    def is_last(self, slot: KeySlot) -> bool:
+        """Whether no other send of the key waits behind."""
+        slots = self._slots.get(slot.key)
+        return slots is not None and slots[-1] is slot
+
+    def leave(self, slot: KeySlot, failure: Exception | None = None) -> None:
+        """Done, or given up. After a failure those that were accepted behind it fail, too.
+
+        A message that was accepted after the failed one would otherwise overtake it. Blocking sends
+        that wait go on: their callers can still decide.
+        """
+        opened: list[KeySlot] = []
+        with self._lock:
+            slots = self._slots.get(slot.key)
+            if slots is None or slot not in slots:
+                return
+            was_first = slots[0] is slot
+            slots.remove(slot)
+            if failure is not None and was_first:
+                opened = [other for other in slots if other.is_accepted]
+                for other in opened:
+                    other.failed_before = failure
+                    slots.remove(other)
+            if not slots:
+                del self._slots[slot.key]
+            elif was_first:
+                opened.append(slots[0])
+        for other in opened:
+            other.gate.open()
+
+
+def not_sent_after(before: Exception) -> SendFailedError:
+    """What a message fails with because one of its key before it has failed."""
+    error = SendFailedError(
+        f"not sent: an earlier message of its sharding key failed ({before})",
+        outcome=Outcome.NOT_SENT,
+    )
+    error.__cause__ = before
+    return error

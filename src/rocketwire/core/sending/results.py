@@ -1,0 +1,85 @@
+"""What a broker's answer says about where messages are."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from rocketwire.core.sending.attempt import MessageIds, as_texts
+from rocketwire.message import MessageQueue, SendResult, SendStatus
+from rocketwire.wire.codes import ResponseCode
+from rocketwire.wire.command import Reply
+from rocketwire.wire.headers import decode_send_reply
+from rocketwire.wire.send_properties import id_of
+
+_STATUS = {
+    ResponseCode.SUCCESS: SendStatus.OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+def result_later(
+    reply: Reply | bytes, ids: MessageIds | bytes, queue: MessageQueue, *, is_batch: bool
+) -> SendResult:
+    """A result that reads the answer when one of its fields is first asked for.
+
+    Args:
+        reply: the answer, or its frame.
+        ids: the unique ids, or the encoded properties that hold the only one.
+        queue: where the request went.
+        is_batch: whether it carried a batch.
+    """
+    return SendResult.read_by(partial(result_fields, reply, ids, queue, is_batch=is_batch))
+
+
+def result_fields(
+    reply: Reply | bytes, ids: MessageIds | bytes, queue: MessageQueue, *, is_batch: bool
+) -> dict[str, Any]:
+    """The fields of a result, as arguments of its constructor.
+
+    Raises:
+        RemoteProtocolError: the answer does not tell them.
+    """
+    if isinstance(reply, bytes):
+        reply = Reply(reply)
+    place = decode_send_reply(reply.ext)
+    if place.queue_id != queue.id:
+        queue = MessageQueue(queue.topic, queue.broker, place.queue_id)
+    stored_as = place.offset_message_id
+    message_ids = (id_of(ids),) if isinstance(ids, bytes) else as_texts(ids)
+    return {
+        "status": _STATUS[reply.code],
+        "message_id": place.batch_id or ",".join(message_ids),
+        "offset_message_id": stored_as,
+        "queue": queue,
+        "offset": place.queue_offset,
+        "transaction_id": place.transaction_id,
+        "region": place.region,
+        "message_ids": message_ids,
+        "offset_message_ids": tuple(stored_as.split(",")) if is_batch else (stored_as,),
+    }
+
+
+def share(result: SendResult, place: int) -> SendResult:
+    """The result of one message of a batch; read when one of its fields is asked for."""
+    return SendResult.read_by(partial(_share, result, place))
+
+
+def _share(result: SendResult, place: int) -> dict[str, Any]:
+    ids, offset_ids = result.message_ids, result.offset_message_ids
+    offset_id = offset_ids[place] if place < len(offset_ids) else result.offset_message_id
+    return {
+        "status": result.status,
+        "message_id": ids[place],
+        "offset_message_id": offset_id,
+        "queue": result.queue,
+        "offset": result.offset + place,
+        "transaction_id": result.transaction_id,
+        "region": result.region,
+        "message_ids": (ids[place],),
+        "offset_message_ids": (offset_id,),
+        "attempts": result.attempts,
+        "maybe_duplicate": result.maybe_duplicate,
+    }

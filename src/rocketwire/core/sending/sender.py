@@ -1,0 +1,425 @@
+"""The front door of sending: every send begins with ``Sender.start``.
+
+A send is: find the route, choose a queue, try, learn from what came of it, and either return, try
+elsewhere, or fail with everything that is known. ``start`` does as much of it as needs no waiting,
+and answers the first attempt. ``finish`` ends sends whose attempt was stored, everything else is in
+``operation``; the single decisions are made in ``choosing``, ``selection``,
+``faults``, ``retry`` and ``order``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rocketwire.config import ProducerConfig
+from rocketwire.core.effects import Op
+from rocketwire.core.fault_entries import NEVER
+from rocketwire.core.instance import Instance
+from rocketwire.core.naming import with_namespace
+from rocketwire.core.retry import SendMode
+from rocketwire.core.routes import TopicEntry
+from rocketwire.core.selection import Counters as Positions
+from rocketwire.core.selection import Selector, best_queue, hash_queue, pins, resolve_selector
+from rocketwire.core.sending.attempt import Batch, MessageIds, Place, SendAttempt
+from rocketwire.core.sending.choosing import Chooser
+from rocketwire.core.sending.encode import Encoder
+from rocketwire.core.sending.history import SendHistory
+from rocketwire.core.sending.operation import send_oneway, send_operation
+from rocketwire.core.sending.order import KeyOrder, KeySlot
+from rocketwire.core.sending.target import TopicPlan
+from rocketwire.core.sending.validate import as_batch, check_batch, check_message, check_queue
+from rocketwire.core.stats import Counters
+from rocketwire.errors import ConfigError, InvalidMessageError, NoWritableQueueError
+from rocketwire.hooks import HookSet, call_hooks
+from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.setting_values import MAX_SECONDS, seconds
+
+_new = object.__new__
+#: Topics are few; a producer with more than these plans anew now and then.
+_MOST_PLANS: Final = 1000
+
+
+class Sender:
+    """Begins and ends the sends of one producer.
+
+    Args:
+        instance: what is shared with others of the same client id.
+        config: the producer's settings.
+        positions: where round robin stands, in this thread or producer.
+        hooks: what is told of every message; the hooks of the settings by default.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        config: ProducerConfig,
+        positions: Positions,
+        hooks: HookSet | None = None,
+    ) -> None:
+        self.instance = instance
+        self.hooks = HookSet(config.hooks) if hooks is None else hooks
+        self.config = config
+        self.positions = positions
+        self.counters = Counters()
+        self.order = KeyOrder(instance.surroundings.make_lock())
+        self.group = with_namespace(config.group, config.namespace)
+        self.defaults = (config.default_topic, config.default_topic_queues)
+        #: Seconds after which a route is not used without being asked for again.
+        self.stale_after = config.route_refresh * (3.0 if config.background else 1.0)
+        self.default_selector = resolve_selector(config.selector)
+        self.default_pins = pins(self.default_selector)
+        self.chooser = Chooser(instance, config, positions, self.group)
+        self.queues_of = self.chooser.queues_of
+        is_watched = bool(self.hooks.before_send or self.hooks.after_send)
+        self.encoder = Encoder(
+            config, instance.ids, instance.clock, instance.wall, keeps_messages=is_watched
+        )
+        #: Whether hooks want to hear how attempts or sends end.
+        self._announces = bool(self.hooks.before_send)
+        self.tells = bool(self.hooks.after_send or self.hooks.after_attempt)
+        self._clock = instance.clock
+        self._watch = instance.faults.watch
+        self._route = instance.routes.get
+        self._plans: tuple[dict[str, TopicPlan], ...] = ({}, {}, {})
+        self._timeout = config.send_timeout
+        #: Whether the default strategy is ours; another one sees each message.
+        self._is_usual = self.default_selector is best_queue
+
+    # -- the beginning of a send ------------------------------------------------------------
+
+    def start(
+        self,
+        message: Message | Sequence[Message],
+        mode: SendMode,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | str | None = None,
+        argument: Any = None,
+        timeout: float | str | None = None,
+        is_accepted: bool = False,
+    ) -> SendAttempt:
+        """Check and encode a message or a batch, and decide where it goes, if that can be told.
+
+        Args:
+            message: one, or several of one topic.
+            mode: how the caller waits.
+            queue: the only queue that it may go to.
+            selector: chooses the queue instead of the default strategy.
+            argument: given to the selector.
+            timeout: seconds over all attempts; ``send_timeout`` by default.
+            is_accepted: whether the caller of the producer does not wait: a message behind it in
+                the order of its key fails with it.
+
+        Raises:
+            InvalidMessageError: something is wrong with the messages or where they should go.
+            ConfigError: the timeout or the selector can't be used.
+        """
+        attempt = _new(SendAttempt)
+        attempt.sender = self
+        attempt.mode = mode
+        attempt.timeout = self._timeout if timeout is None else self.check_timeout(timeout)
+        attempt.history = attempt.target = attempt.route = None
+        attempt.written_at = NEVER
+        attempt.allowance = 0.0
+        attempt.began = now = self._clock()
+        if type(message) is Message or isinstance(message, Message):
+            self.encoder.single(attempt, message, now)
+            is_keyed = message.sharding_key is not None
+        else:
+            self.encoder.batch(attempt, as_batch(message))
+            is_keyed = bool(attempt.sharding_keys)
+        if self._announces:
+            self.announce(attempt.messages)
+        if is_keyed or queue is not None or selector is not None or not self._is_usual:
+            attempt.place = self._place(attempt, queue, selector, argument)
+        elif argument is None:
+            attempt.place = None
+        else:
+            raise _unused(argument)
+        if is_keyed:
+            self._enter_order(attempt, is_accepted=is_accepted)
+        else:
+            self._begin(attempt, now)
+        return attempt
+
+    def checked(self, message: Message | Sequence[Message]) -> Sequence[Message]:
+        """The messages that a caller gave, if they can be one request.
+
+        Raises:
+            InvalidMessageError: something is wrong with them.
+        """
+        max_size = self.config.max_message_size
+        if isinstance(message, Message):
+            check_message(message, max_size)
+            return (message,)
+        messages = as_batch(message)
+        check_batch(messages, max_size)
+        return messages
+
+    def announce(self, messages: Sequence[Message]) -> None:
+        """Tell the hooks of messages that are about to be sent."""
+        if self._announces:
+            for message in messages:
+                call_hooks(self.hooks.before_send, message)
+
+    def _place(
+        self,
+        attempt: SendAttempt,
+        queue: MessageQueue | None,
+        selector: Selector | str | None,
+        argument: Any,
+    ) -> Place:
+        """Where a send goes whose caller says something about it."""
+        if queue is not None:
+            if selector is not None:
+                raise InvalidMessageError("queue and selector exclude one another: give one")
+            queue = check_queue(queue, attempt.message.topic)
+            return Place(queue, None, argument, is_pinned=True)
+        if selector is not None:
+            chosen = resolve_selector(selector)
+        elif attempt.sharding_keys:
+            chosen = hash_queue
+        else:
+            chosen = self.default_selector
+        is_pinned = bool(attempt.sharding_keys) or pins(chosen)
+        return Place(None, chosen, argument, is_pinned=is_pinned)
+
+    def start_joined(
+        self,
+        messages: Sequence[Message],
+        fields: Sequence[bytes],
+        timeout: float,
+        queue: MessageQueue | None,
+        slots: tuple[KeySlot, ...] | None = None,
+    ) -> SendAttempt:
+        """The first attempt of messages that were collected: checked, with encoded ``fields``.
+
+        Args:
+            messages: at least one, of one topic.
+            fields: the encoded properties of each but its id.
+            timeout: seconds over all attempts.
+            queue: the only queue that they may go to.
+            slots: where they stand in the order of their keys, if they have taken that already.
+        """
+        attempt = self._blank(timeout, queue)
+        if len(messages) == 1:
+            self.encoder.single(attempt, messages[0], attempt.began)
+        else:
+            self.encoder.joined(attempt, messages, fields)
+        if slots:
+            attempt.history = SendHistory(attempt.began)
+            attempt.history.slots = slots
+            self._begin(attempt, attempt.began)
+        elif attempt.sharding_keys:
+            self._enter_order(attempt, is_accepted=False)
+        else:
+            self._begin(attempt, attempt.began)
+        return attempt
+
+    def start_encoded(
+        self,
+        topic_stand_in: Message,
+        body: bytes,
+        *,
+        ids: MessageIds,
+        rows: int | None,
+        properties: bytes,
+        system_flag: int = 0,
+        timeout: float,
+        queue: MessageQueue | None,
+    ) -> SendAttempt:
+        """The first attempt of what columns have encoded: one row, or a batch of ``rows``.
+
+        Args:
+            topic_stand_in: a message of the topic, which hooks see in place of each row; its
+                flag is the row's.
+            body: the body of the request.
+            ids: of the rows, or of the first.
+            rows: how many are in a batch; None for a single one.
+            properties: of the request.
+            system_flag: of a single row.
+            timeout: seconds for the send.
+            queue: the only queue that it may go to.
+        """
+        attempt = self._blank(timeout, queue, SendMode.BLOCKING)
+        attempt.message = topic_stand_in
+        attempt.batch = None if rows is None else Batch((topic_stand_in,) * rows, ids)
+        attempt.body = body
+        attempt.properties = properties
+        attempt.system_flag = system_flag
+        attempt.born_ms = int(self.instance.wall() * 1000)
+        self._begin(attempt, attempt.began)
+        return attempt
+
+    def _blank(
+        self, timeout: float, queue: MessageQueue | None, mode: SendMode = SendMode.ASYNC
+    ) -> SendAttempt:
+        attempt = _new(SendAttempt)
+        attempt.sender = self
+        attempt.mode = mode
+        attempt.timeout = timeout
+        attempt.history = attempt.target = attempt.route = None
+        attempt.written_at = NEVER
+        attempt.allowance = 0.0
+        attempt.began = self._clock()
+        if queue is not None:
+            attempt.place = Place(queue, None, None, is_pinned=True)
+        elif self._is_usual:
+            attempt.place = None
+        else:
+            attempt.place = Place(None, self.default_selector, None, is_pinned=self.default_pins)
+        return attempt
+
+    def check_timeout(self, timeout: float | str | None) -> float:
+        """Seconds for a send, the setting where none are given.
+
+        Raises:
+            ConfigError: there is no time at all.
+        """
+        if timeout is None:
+            return self._timeout
+        given: Any = timeout
+        if isinstance(given, str):
+            try:
+                given = seconds(given)
+            except ConfigError as error:
+                raise ConfigError(f"timeout: {error}") from None
+        if not isinstance(given, (int, float)) or not 0 < given <= MAX_SECONDS:
+            raise ConfigError(f"timeout is {timeout!r}: seconds, above zero and finite")
+        return given
+
+    def wire_topic(self, topic: str) -> str:
+        """The name by which servers know a topic."""
+        return with_namespace(topic, self.config.namespace)
+
+    def _enter_order(self, attempt: SendAttempt, *, is_accepted: bool) -> None:
+        """Take the slots of the sharding keys, and begin if it is the turn of all of them."""
+        topic = self.wire_topic(attempt.message.topic)
+        history = attempt.history = SendHistory(attempt.began)
+        history.slots = self.order.enter(
+            [(topic, key) for key in attempt.sharding_keys], is_accepted=is_accepted
+        )
+        if not all(slot.gate.is_open for slot in history.slots):
+            return
+        try:
+            self._begin(attempt, attempt.began)
+        except Exception as error:
+            for slot in history.slots:
+                self.order.leave(slot)
+            history.tell(attempt, self._clock(), None, error)
+            raise
+
+    # -- the first attempt ------------------------------------------------------------------
+
+    def _begin(self, attempt: SendAttempt, now: float) -> None:
+        """Choose a target, if the route is fresh and no foreign code has to be asked."""
+        place = attempt.place
+        if place is not None:
+            route = self._route(self.wire_topic(attempt.message.topic))
+            if place.is_ours and route is not None and self.is_fresh(route, now):
+                self._aim(attempt, route, now)
+            return
+        plan, watch = self._plans[attempt.mode].get(attempt.message.topic), self._watch
+        if (
+            plan is None
+            or plan.version != watch.version
+            or now >= watch.at
+            or now > plan.fresh_until
+            or self._route(plan.route.topic) is not plan.route
+        ):
+            plan = self._renew(attempt, now)
+            if plan is None:
+                return
+        in_turn = plan.in_turn
+        if not in_turn or attempt.batch is not None:
+            self._aim(attempt, plan.route, now)
+            return
+        ready = in_turn[self.positions.next(plan.topic) % len(in_turn)]
+        attempt.target = ready.target
+        attempt.entry = entry = ready.entry
+        attempt.epoch = entry.epoch
+        attempt.route = plan.route
+        limit = attempt.timeout / plan.first_share
+        if plan.first_cap is not None and plan.first_cap < limit:
+            limit = plan.first_cap
+        attempt.deadline = now + limit
+
+    def _aim(self, attempt: SendAttempt, route: TopicEntry, now: float) -> None:
+        chooser = self.chooser
+        try:
+            chooser.aim(attempt, route, now, ())
+        except NoWritableQueueError:  # the operation says so
+            return
+        tries_left = chooser.tries[attempt.mode, attempt.is_pinned] - 1
+        attempt.deadline = chooser.limit(attempt, route, now, now + attempt.timeout, tries_left)
+
+    def _renew(self, attempt: SendAttempt, now: float) -> TopicPlan | None:
+        """The plan of a topic as things are now; None if its route must be asked for first."""
+        mode, topic = attempt.mode, attempt.message.topic
+        route = self._route(self.wire_topic(topic))
+        if route is None or not self.is_fresh(route, now):
+            return None
+        queues = self.queues_of(route)
+        choice = queues.choice(now)
+        plans = self._plans[mode]
+        plan = plans.get(topic)
+        if plan is None or plan.route is not route or plan.version != choice.version:
+            plan = self.chooser.plan(route, mode, now)
+            if len(plans) > _MOST_PLANS:
+                plans.clear()
+            plans[topic] = plan
+        plan.fresh_until = route.fetched_at + self.stale_after
+        return plan
+
+    def is_fresh(self, route: TopicEntry, now: float) -> bool:
+        """Whether a route may be used without being asked for again."""
+        return bool(route.queues) and now - route.fetched_at <= self.stale_after
+
+    def is_current(self, attempt: SendAttempt) -> bool:
+        """Whether the same queues would be chosen from, as when the attempt was made."""
+        if attempt.place is not None:
+            return True
+        plan = self._plans[attempt.mode].get(attempt.message.topic)
+        return plan is not None and plan.version == self._watch.version
+
+    def start_over(self, attempt: SendAttempt) -> None:
+        """Forget where an attempt was to go that was not written yet."""
+        if attempt.target is not None:
+            self.instance.faults.cancelled(attempt)
+            attempt.target = None
+
+    # -- operations -------------------------------------------------------------------------
+
+    def operation(self, attempt: SendAttempt) -> Op[SendResult]:
+        """The rest of a send; its first effect is the attempt, if that has a target.
+
+        Raises:
+            SendFailedError: with the outcome and all attempts.
+        """
+        return send_operation(self, attempt)
+
+    def oneway(self, attempt: SendAttempt) -> Op[None]:
+        """Write an attempt that gets no answer.
+
+        Raises:
+            SendFailedError: it could not even be written.
+        """
+        return send_oneway(self, attempt)
+
+    def send(
+        self,
+        message: Message | Sequence[Message],
+        mode: SendMode = SendMode.ASYNC,
+        *,
+        timeout: float | None = None,
+    ) -> Op[SendResult]:
+        """Send a message from inside another operation."""
+        return (yield from self.operation(self.start(message, mode, timeout=timeout)))
+
+
+def _unused(argument: object) -> InvalidMessageError:
+    return InvalidMessageError(
+        f"argument is {argument!r} without a selector that looks at it: give selector= as well "
+        "(hash_queue puts equal arguments on one queue), or sharding_key= to the message"
+    )

@@ -1,0 +1,207 @@
+"""Which messages may be sent. Nothing is sent when anything is wrong.
+
+Every refusal names the field, its value and the remedy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rocketwire.core.naming import FORBIDDEN_TOPICS, RETRY_PREFIX
+from rocketwire.errors import InvalidMessageError
+from rocketwire.message import Message, MessageQueue
+from rocketwire.wire.properties import RESERVED
+
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+_MAX_TOPIC: Final = 127
+_MAX_LEVEL: Final = 18
+_SEPARATORS: Final = re.compile("[\x01\x02]")
+#: True of text that needs no further look: no separator, no lone surrogate, nothing unprintable.
+_is_ordinary = str.isprintable
+#: The first character of ordinary text that is not blank.
+_FIRST_VISIBLE: Final = "!"
+# Topics are few and messages many: names that passed are not looked at again.
+_known_topics: set[str] = set()
+
+
+def check_topic(topic: object) -> None:
+    """Refuse a topic that no broker takes messages for."""
+    if not isinstance(topic, str) or not topic:
+        raise InvalidMessageError(f"topic is {topic!r}: give the name of a topic")
+    if _NAME.fullmatch(topic) is None:
+        raise InvalidMessageError(f"topic is {topic!r}: letters, digits and % | _ - only")
+    if len(topic) > _MAX_TOPIC:
+        raise InvalidMessageError(f"topic has {len(topic)} characters: at most {_MAX_TOPIC}")
+    if topic in FORBIDDEN_TOPICS:
+        raise InvalidMessageError(f"topic is {topic!r}, which only brokers may write to")
+    if len(_known_topics) > 10_000:
+        _known_topics.clear()
+    _known_topics.add(topic)
+
+
+def check_message(message: Message, max_size: int) -> None:
+    """Refuse a message that breaks a rule.
+
+    Ordinary text is recognised by one call of the interpreter for each field; only what is not
+    ordinary gets a closer look.
+    """
+    if type(message) is not Message and not isinstance(message, Message):
+        raise InvalidMessageError(
+            f"message is a {type(message).__name__}: give a Message, or a list of them"
+        )
+    if message.topic not in _known_topics:
+        check_topic(message.topic)
+    if not 0 < len(message.body) <= max_size:
+        raise InvalidMessageError(_about_size(len(message.body), max_size))
+    properties = message.raw_properties
+    if properties is not None and not _are_ordinary(properties):
+        _check_properties(properties)
+    tags = message.tags
+    if tags is not None and not (type(tags) is str and tags and _is_ordinary(tags)):
+        _check_text("tags", tags)
+    keys = message.keys
+    if keys is not None and not (type(keys) is str and keys and _is_ordinary(keys)):
+        _check_text("keys", keys)
+    if message.sharding_key is not None:
+        _check_text("sharding_key", message.sharding_key)
+    if message.delay_level or message.deliver_at is not None or message.flag:
+        _check_numbers(message)
+
+
+def _about_size(size: int, max_size: int) -> str:
+    if size == 0:
+        return "body is empty: brokers refuse empty messages; send at least one byte"
+    return (
+        f"body has {size} bytes: at most {max_size} (max_message_size); "
+        "send less, or raise the limit here and on the brokers"
+    )
+
+
+def _are_ordinary(properties: dict[str, str]) -> bool:
+    """Whether properties need no closer look: free names, and ordinary text that is not blank.
+
+    Printable text is blank only if it is empty or begins with a blank, so that the least of the
+    names and of the values tell it of all.
+    """
+    try:
+        return (
+            RESERVED.isdisjoint(properties)
+            and _is_ordinary("".join([*properties, *properties.values()]))
+            and min(properties) >= _FIRST_VISIBLE
+            and min(properties.values()) >= _FIRST_VISIBLE
+        )
+    except TypeError:  # some of it is no text
+        return False
+
+
+def _check_properties(properties: dict[Any, Any]) -> None:
+    for name, value in properties.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidMessageError(f"property {name!r} is {value!r}: names and values are text")
+        if not name.strip() or not value.strip():
+            raise InvalidMessageError(f"property {name!r} is {value!r}: neither may be blank")
+        if name in RESERVED:
+            raise InvalidMessageError(
+                f"property {name!r} is reserved by RocketMQ: use the field of Message for it, "
+                "or another name"
+            )
+        _check_text(f"property {name!r}", name + value)
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidMessageError(f"{name} is {value!r}: give text")
+    if not value:
+        raise InvalidMessageError(f"{name} is empty: leave it out instead")
+    if _SEPARATORS.search(value):
+        raise InvalidMessageError(
+            f"{name} contains the character 1 or 2, by which RocketMQ separates properties: "
+            "remove it, or put the text into the body"
+        )
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidMessageError(
+                f"{name} has a lone surrogate at {error.start}, which UTF-8 can't carry: remove it"
+            ) from None
+
+
+def _check_numbers(message: Message) -> None:
+    level = message.delay_level
+    if type(level) is not int or not 0 <= level <= _MAX_LEVEL:
+        raise InvalidMessageError(f"delay_level is {level!r}: 0 (none) to {_MAX_LEVEL} (2 hours)")
+    if level and message.deliver_at is not None:
+        raise InvalidMessageError("delay_level and deliver_at exclude one another: give one")
+    if type(message.flag) is not int or not -(2**31) <= message.flag < 2**31:
+        raise InvalidMessageError(f"flag is {message.flag!r}: an integer of 32 bits")
+
+
+def as_batch(messages: object) -> Sequence[Message]:
+    """What was given where messages belong, as a sequence of them.
+
+    Raises:
+        InvalidMessageError: it is none.
+    """
+    if isinstance(messages, (list, tuple)):
+        return messages
+    if isinstance(messages, Iterable) and not isinstance(messages, (str, bytes, Mapping)):
+        return list(messages)
+    raise InvalidMessageError(
+        f"message is a {type(messages).__name__}: give a Message, or a list of them"
+    )
+
+
+def travels_alone(message: Message) -> bool:
+    """Whether a message can't be in a batch: brokers deliver batches at once."""
+    return bool(message.delay_level) or message.deliver_at is not None
+
+
+def check_batch(messages: Sequence[Message], max_size: int) -> None:
+    """Refuse a batch that can't be one request."""
+    if not messages:
+        raise InvalidMessageError("the batch is empty: give at least one message")
+    first = messages[0]
+    for index, message in enumerate(messages):
+        try:
+            check_message(message, max_size)
+        except InvalidMessageError as error:
+            raise InvalidMessageError(f"message {index} of the batch: {error}") from None
+        if message.topic != first.topic:
+            raise InvalidMessageError(
+                f"message {index} of the batch is for topic {message.topic!r}, message 0 for "
+                f"{first.topic!r}: a batch has one topic; send_many takes several"
+            )
+        if message.wait_store_ok != first.wait_store_ok:
+            raise InvalidMessageError(
+                f"message {index} of the batch has wait_store_ok={message.wait_store_ok}, "
+                f"message 0 has {first.wait_store_ok}: a batch has one"
+            )
+        if message.delay_level or message.deliver_at is not None:
+            raise InvalidMessageError(
+                f"message {index} of the batch is delayed: send delayed messages one by one, "
+                "or with send_many"
+            )
+    if first.topic.startswith(RETRY_PREFIX):
+        raise InvalidMessageError("a batch can't go to a retry topic: send one by one")
+
+
+def check_queue(queue: object, topic: str) -> MessageQueue:
+    """The queue that a caller names, if messages of this topic can go there.
+
+    Raises:
+        InvalidMessageError: they can't.
+    """
+    if not isinstance(queue, MessageQueue):
+        raise InvalidMessageError(
+            f"queue is {queue!r}: give a MessageQueue, e.g. one of publish_queues()"
+        )
+    if type(queue.id) is not int:
+        raise InvalidMessageError(f"queue has the id {queue.id!r}: give a number")
+    if queue.topic != topic:
+        raise InvalidMessageError(
+            f"queue belongs to topic {queue.topic!r}, the message to {topic!r}"
+        )
+    return queue

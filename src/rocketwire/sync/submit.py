@@ -1,0 +1,240 @@
+"""How submitted messages are handed over: each in a request of its own, or collected in batches.
+
+A producer has one of the two, chosen at its start. The caller's thread checks, encodes and chooses;
+the background writes and reads the answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rocketwire.aio.waiter import SendWaiter
+from rocketwire.config import AutoBatch
+from rocketwire.core.retry import SendMode
+from rocketwire.core.selection import Selector
+from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.collect import Accumulator
+from rocketwire.core.sending.flush import FlushGroup, left_to_parent, no_room
+from rocketwire.core.sending.sender import Sender
+from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.sync.background import Background
+from rocketwire.sync.callbacks import CallbackThread
+from rocketwire.sync.delivery import BatchedDelivery, Delivery
+from rocketwire.sync.in_flight import InFlightLimit
+
+if TYPE_CHECKING:
+    from rocketwire.aio.driver import Driver
+
+_log = logging.getLogger("rocketwire.producer")
+
+Messages: TypeAlias = Message | Sequence[Message]
+
+
+class SingleDelivery(SendWaiter, Delivery):
+    """A message that travels alone, or a batch that was made by the caller.
+
+    Instead of having a gate it is one, which opens under the lock of the in-flight limit.
+    """
+
+    __slots__ = (
+        "_callbacks", "_count", "_in_flight", "_outcome", "_size", "group", "is_open", "waiters",
+    )  # fmt: skip
+
+    _outcome: SendResult | Exception | None
+
+    def __init__(
+        self,
+        attempt: SendAttempt,
+        submitter: SingleSubmitter,
+        group: FlushGroup,
+        count: int,
+        size: int,
+    ) -> None:
+        super().__init__(attempt)
+        self._callbacks = submitter.callbacks
+        self._in_flight = submitter.in_flight
+        self._count = count
+        self._size = size
+        self._outcome = None
+        self.group = group
+        self.is_open = False
+        self.waiters: list[Callable[[], None]] | None = None
+
+    @property
+    def _gate(self) -> SingleDelivery:  # type: ignore[override]  # see above
+        return self
+
+    def add_waiter(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` when the answer is there, or now if it is."""
+        if not self.is_open:  # looked at first: in a forked child the lock may never be free
+            with self._in_flight.lock:
+                if not self.is_open:
+                    self.waiters = [*(self.waiters or ()), wake]
+                    return
+        wake()
+
+    def _leave_to_parent(self) -> None:
+        self._outcome, self.waiters, self.is_open = left_to_parent(), None, True
+
+    def _look(self) -> SendResult | Exception:
+        return self.read_result()
+
+    def relay(self, driver: Driver) -> None:
+        """Write the message, on the background's thread."""
+        sender = self.attempt.sender
+        if not sender.is_current(self.attempt):  # a broker was left while it waited for this
+            sender.start_over(self.attempt)
+        self.begin(driver)
+
+    def refuse(self, error: Exception) -> None:
+        """The background does not run: the message is not sent."""
+        self.attempt.give_up()
+        self.is_over = True
+        self.settled(None, error)
+
+    def settled(self, result: SendResult | None, error: Exception | None) -> None:
+        """The answer is there, and came by the operation of the send."""
+        self._outcome = result if error is None else error
+        self.stored()
+
+    def stored(self) -> None:
+        """Give the room back, and wake those who wait."""
+        for wake in self._in_flight.finish(self, self._count, self._size):
+            try:
+                wake()
+            except Exception:  # noqa: BLE001 - others wait for answers in the same bytes
+                _log.exception("a caller that waits for a submitted message could not be told")
+
+
+class SingleSubmitter:
+    """Hands every message over at once, in a request of its own.
+
+    Args:
+        sender: starts the sends.
+        background: writes them.
+        in_flight: how many may be without an answer.
+        callbacks: the thread on which callbacks run.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        background: Background,
+        in_flight: InFlightLimit,
+        callbacks: CallbackThread,
+    ) -> None:
+        self._sender = sender
+        self._background = background
+        self.in_flight = in_flight
+        self.callbacks = callbacks
+
+    def submit(
+        self,
+        message: Messages,
+        queue: MessageQueue | None,
+        selector: Selector | str | None,
+        argument: Any,
+        timeout: float | str | None,
+    ) -> Delivery:
+        """Hand a message or a batch over, when there is room for it.
+
+        Raises:
+            InvalidMessageError: something is wrong with it; nothing was sent.
+            SendFailedError: there was no room before the deadline.
+        """
+        in_flight = self.in_flight
+        if type(message) is Message:
+            count, size = 1, len(message.body)
+        else:
+            count, size = self._measure(message)
+        group = in_flight.admit(count, size)
+        if group is None:
+            self._measure(message)  # a bad one need not wait
+            self._wait_for_room(count, size, timeout)
+            group = in_flight.enter()
+        try:
+            attempt = self._sender.start(
+                message,
+                SendMode.ASYNC,
+                queue=queue,
+                selector=selector,
+                argument=argument,
+                timeout=timeout,
+                is_accepted=True,
+            )
+        except BaseException:
+            in_flight.give_back(count, size)
+            in_flight.leave(group)
+            raise
+        delivery = SingleDelivery(attempt, self, group, count, size)
+        self._background.post(delivery)
+        return delivery
+
+    def _measure(self, message: Messages) -> tuple[int, int]:
+        """Messages and bytes that a submit takes of the limit; checked, before it waits."""
+        messages = self._sender.checked(message)
+        return len(messages), sum([len(one.body) for one in messages])
+
+    def _wait_for_room(self, count: int, size: int, timeout: float | str | None) -> None:
+        limit = self._sender.check_timeout(timeout)
+        if not self.in_flight.take(count, size, limit):
+            raise no_room(self.in_flight.held, limit)
+
+    def hurry(self) -> None:
+        """Nothing is held back."""
+
+
+class BatchSubmitter(SingleSubmitter):
+    """Collects messages into batches, where that can be."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        background: Background,
+        in_flight: InFlightLimit,
+        callbacks: CallbackThread,
+        settings: AutoBatch,
+    ) -> None:
+        super().__init__(sender, background, in_flight, callbacks)
+        self._accumulator = Accumulator(
+            sender, settings, in_flight.batch_over, in_flight.batch_begun
+        )
+
+    def submit(
+        self,
+        message: Messages,
+        queue: MessageQueue | None,
+        selector: Selector | str | None,
+        argument: Any,
+        timeout: float | str | None,
+    ) -> Delivery:
+        """Hand a message over, when there is room for it; a list travels as it is."""
+        batches = self._accumulator
+        if (
+            type(message) is not Message
+            or queue is not None
+            or selector is not None
+            or argument is not None
+            or not batches.accepts(message)
+        ):
+            return super().submit(message, queue, selector, argument, timeout)
+        self._wait_for_room(1, len(message.body), timeout)
+        try:
+            batch, place, is_new = batches.add(message, self._sender.check_timeout(timeout))
+        except BaseException:
+            self.in_flight.give_back(1, len(message.body))
+            raise
+        if is_new:
+
+            def done(_: object, error: Exception | None) -> None:
+                if error is not None:
+                    batches.refuse(batch, error)
+
+            self._background.run(batches.deliver(batch), done)
+        return BatchedDelivery(batch, place, self.callbacks)
+
+    def hurry(self) -> None:
+        """Let every batch leave now."""
+        self._accumulator.hurry()

@@ -1,0 +1,59 @@
+"""Submitted messages that travel in batches are counted, wherever they are submitted."""
+
+import asyncio
+
+import pytest
+
+from rocketwire import AsyncProducer, Message
+from rocketwire.config import AutoBatch
+from rocketwire.embedded import EmbeddedCluster
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with EmbeddedCluster(brokers=1, queues=4) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster):
+    cluster.create_topic("collected")
+    return "collected"
+
+
+def test_submitted_messages_are_in_flight_until_their_lot_is_answered(run, cluster, topic):
+    async def main():
+        batch = AutoBatch(messages=50, linger=30.0)
+        async with AsyncProducer(cluster.name_server, auto_batch=batch) as producer:
+            await producer.send(Message(topic, b"x"))
+            for number in range(1, 120):
+                await producer.submit(Message(topic, b"x"))
+                assert 0 < producer.stats().in_flight <= number
+            await producer.flush()
+            assert producer.stats().in_flight == 0
+            deliveries = [await producer.submit(Message(topic, b"%d" % n)) for n in range(300)]
+            await producer.flush()
+            places = [(d.result().queue.id, d.result().offset) for d in deliveries]
+            assert len(set(places)) == 300
+
+    run(main())
+
+
+def test_submitting_goes_on_where_the_loop_moves_to_another_thread(cluster, topic):
+    loop = asyncio.new_event_loop()
+    producer = AsyncProducer(cluster.name_server, auto_batch=True, background=False)
+
+    async def submit():
+        return await (await producer.submit(Message(topic, b"x")))
+
+    async def elsewhere():
+        return await asyncio.to_thread(loop.run_until_complete, submit())
+
+    try:
+        loop.run_until_complete(producer.start())
+        here = loop.run_until_complete(submit())
+        there = asyncio.run(elsewhere())
+        loop.run_until_complete(producer.shutdown())
+    finally:
+        loop.close()
+    assert here.message_id != there.message_id

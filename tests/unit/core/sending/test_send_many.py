@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+from tests.unit.core.world import World, route_of
+
+from rocketwire.core.sending.send_many import ManySender
+from rocketwire.core.together import run_together
+from rocketwire.errors import InvalidMessageError, Outcome, SendFailedError
+from rocketwire.message import Message, SendResult
+from rocketwire.testing.simulated_network import Refuse
+from rocketwire.wire.batch import decode_batch
+
+
+def send_many(world: World, messages: list[Message]) -> list:
+    many = ManySender(world.sender, messages, None)
+    streams = world.driver.run(many.streams())
+    world.driver.run(run_together([many.run(stream) for stream in streams]))
+    return many.results
+
+
+def bodies(world: World) -> list[bytes]:
+    found = []
+    for _, _, command in world.stored:
+        if command.ext.get("m") == "true":
+            found += [bytes(item.body) for item in decode_batch(command.body)]
+        else:
+            found.append(bytes(command.body))
+    return found
+
+
+def test_every_message_has_its_own_result_in_the_order_given() -> None:
+    world = World()
+    messages = [Message("T", b"%d" % n) for n in range(2500)]
+    results = send_many(world, messages)
+    assert sorted(bodies(world), key=int) == [m.body for m in messages]
+    assert all(isinstance(r, SendResult) for r in results)
+    assert len({r.message_id for r in results}) == 2500
+    assert len(world.stored) < 10
+
+
+def test_several_topics_go_at_once() -> None:
+    world = World()
+    world.routes["U"] = route_of({"broker-b": 2})
+    results = send_many(world, [Message("T" if n % 2 else "U", b"x") for n in range(10)])
+    assert {r.queue.topic for r in results} == {"T", "U"}
+
+
+def test_keys_keep_their_order_and_their_queue() -> None:
+    world = World()
+    messages = [Message("T", b"%d" % n, sharding_key=f"k{n % 7}") for n in range(700)]
+    results = send_many(world, messages)
+    for key in range(7):
+        own = [r for n, r in enumerate(results) if n % 7 == key]
+        assert len({r.queue for r in own}) == 1
+    seen = [int(b) for b in bodies(world)]
+    for key in range(7):
+        own_numbers = [n for n in seen if n % 7 == key]
+        assert own_numbers == sorted(own_numbers)
+
+
+def test_delayed_messages_travel_alone() -> None:
+    world = World(1)
+    send_many(world, [Message("T", b"a"), Message("T", b"b", delay_level=3), Message("T", b"c")])
+    assert len(world.stored) == 3
+
+
+def test_large_messages_are_split_into_requests_that_fit() -> None:
+    world = World()
+    send_many(world, [Message("T", b"x" * 100_000) for _ in range(20)])
+    assert len(bodies(world)) == 20
+    assert max(len(c.body) for _, _, c in world.stored) <= 256 * 1024
+
+
+def test_a_dead_broker_fails_nobody() -> None:
+    world = World(2)
+    world.brokers["broker-a"].break_now(Refuse())
+    results = send_many(world, [Message("T", b"x" * 1000) for _ in range(3000)])
+    assert all(isinstance(r, SendResult) for r in results)
+
+
+def test_a_failed_batch_fails_what_its_keys_had_behind_it() -> None:
+    world = World(1, 1)
+    world.codes = {"broker-a": [13]}
+    messages = [Message("T", b"x" * 150_000, sharding_key="k") for _ in range(3)]
+    messages.append(Message("T", b"y" * 150_000, sharding_key="other"))
+    results = send_many(world, messages)
+    assert results[0].outcome is Outcome.REJECTED
+    assert [r.outcome for r in results[1:3]] == [Outcome.NOT_SENT] * 2
+    assert "earlier message" in str(results[1])
+    assert isinstance(results[3], SendResult)
+
+
+def test_an_unknown_topic_fails_its_own_messages_only() -> None:
+    world = World()
+    results = send_many(world, [Message("T", b"x"), Message("nowhere", b"y")])
+    assert isinstance(results[0], SendResult)
+    assert isinstance(results[1], SendFailedError)
+    assert results[1].outcome is Outcome.NOT_SENT
+
+
+def test_nothing_is_sent_when_one_is_wrong() -> None:
+    world = World()
+    with pytest.raises(InvalidMessageError, match="message 1: body is empty"):
+        send_many(world, [Message("T", b"x"), Message("T", b"")])
+    assert world.stored == []

@@ -1,0 +1,79 @@
+"""The room of submitted messages, where several threads want some."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rocketwire.sync.in_flight import InFlightLimit
+
+
+@contextmanager
+def waiting(room: InFlightLimit, messages: int, size: int) -> Iterator[list[bool]]:
+    """A thread that stands in line; gives the list in which its answer will be."""
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(room.take(messages, size, 30.0)))
+    thread.start()
+    while not room._waiting:
+        time.sleep(0.001)
+    yield answers
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_nobody_overtakes_a_batch_that_waits_for_more_room_than_there_is() -> None:
+    room = InFlightLimit(10, 1000)
+    assert room.take(10, 10, 0.0)
+    with waiting(room, 6, 6) as answers:
+        room.give_back(5, 5)
+        assert room.admit(1, 1) is None
+        assert not room.take(1, 1, 0.0)
+        assert answers == []
+        room.give_back(1, 1)
+    assert answers == [True]
+    assert room.held == 10
+
+
+def test_nobody_overtakes_a_large_message_either() -> None:
+    room = InFlightLimit(10, 100)
+    assert room.take(1, 50, 0.0)
+    assert room.take(1, 50, 0.0)
+    with waiting(room, 1, 90) as answers:
+        room.give_back(1, 50)
+        assert not room.take(1, 10, 0.0)
+        room.give_back(1, 50)
+    assert answers == [True]
+
+
+def test_who_must_not_wait_takes_room_whoever_else_does() -> None:
+    main = threading.current_thread()
+    room = InFlightLimit(1, 100, lambda: threading.current_thread() is main)
+    assert room.take(1, 1, 0.0)
+    with waiting(room, 1, 1) as answers:
+        assert room.take(1, 1, 30.0)
+        room.give_back(2, 2)
+    assert answers == [True]
+
+
+def test_those_behind_go_on_when_the_one_before_them_gives_up() -> None:
+    room = InFlightLimit(10, 1000)
+    assert room.take(8, 8, 0.0)
+    ends: list[bool] = []
+    first = threading.Thread(target=lambda: ends.append(room.take(5, 5, 0.3)))
+    first.start()
+    while not room._waiting:
+        time.sleep(0.001)
+    assert room.take(2, 2, 30.0)
+    first.join(30)
+    assert ends == [False]
+
+
+def test_what_is_larger_than_the_room_goes_in_when_it_is_empty() -> None:
+    room = InFlightLimit(3, 100)
+    assert room.take(1, 1, 0.0)
+    with waiting(room, 5, 500) as answers:
+        room.give_back(1, 1)
+    assert answers == [True]
+    assert room.held == 5
