@@ -63,6 +63,7 @@ COUNTS: Final = {
 #: Shapes of which fewer do, because each takes longer.
 _FEWER: Final = {"rich": 0.7, "sharded": 0.4}
 _ALLOWED, _ALLOWED_BODY = 0.05, 0.10
+_ENOUGH: Final = 3
 #: What a real broker gives in one pull by default.
 _A_PULL: Final = 32
 
@@ -86,12 +87,15 @@ class Pairs:
     def lost(self) -> list[str]:
         """In which measures the middle of the pairs is beyond what is allowed.
 
-        Where a quarter of the pairs tell the contrary, the machine is too busy to know.
+        Two pairs prove nothing; and where a quarter of them tell the contrary, the machine is too
+        busy to know.
         """
         return [
             name
             for name, losses in (("CPU", self.losses(_cpu)), ("rate", self.losses(_seconds_each)))
-            if losses and statistics.median(losses) > self.allowed and losses[len(losses) // 4] > 0
+            if len(losses) >= _ENOUGH
+            and statistics.median(losses) > self.allowed
+            and losses[len(losses) // 4] > 0
         ]
 
     def is_doubtful(self) -> bool:

@@ -28,12 +28,13 @@ def samples(*cpu: float, p50: float | None = None) -> list[Sample]:
         (0.05, (1.07, 1.06, 1.08, 1.06), ["CPU"]),
         (0.10, (1.07, 1.06, 1.08, 1.06), []),
         (0.05, (0.5, 0.6, 1.5, 1.6), []),  # the pairs contradict one another
+        (0.05, (1.5, 1.5), []),  # two prove nothing
     ],
 )
 def test_a_loss_is_told_beyond_what_is_allowed(
     allowed: float, new: tuple[float, ...], lost: list[str]
 ) -> None:
-    pairs = Pairs(allowed, samples(1, 1, 1, 1), samples(*new))
+    pairs = Pairs(allowed, samples(*[1.0] * len(new)), samples(*new))
     assert pairs.lost() == lost
     assert ("LOST CPU" in line(("send", "key", 200), pairs)) == bool(lost)
 
@@ -45,7 +46,7 @@ def test_ratios_are_those_of_pairs_and_not_of_medians() -> None:
 
 
 def test_a_blocking_send_is_judged_by_its_median_latency() -> None:
-    pairs = Pairs(0.05, samples(1, 1, p50=1e-4), samples(1, 1, p50=2e-4))
+    pairs = Pairs(0.05, samples(1, 1, 1, p50=1e-4), samples(1, 1, 1, p50=2e-4))
     assert pairs.lost() == ["rate"]
     assert "0.50  LOST rate (allowed 5%)" in line(("send", "key", 200), pairs)
 
