@@ -31,7 +31,7 @@ AREAS = (
     ("Java's and Go's clients", r"^interop\."),
     ("Spark source and pipelines", r"^spark\."),
     ("doctor", r"^real\.test_doctor"),
-    ("consumer groups", r"test_consumer|consum"),
+    ("consumer groups", r"test_consumer|consum|test_receiving"),
     ("TLS", r"tls|certificate|authority|host_name|encrypted|verification"),
     ("ACL", r"signed|_key_is_said|credentials|without_rights|secrets"),
     ("namespaces", r"namespace"),
@@ -44,7 +44,7 @@ AREAS = (
     ("batches", r"batch|send_many"),
     (
         "reader, by offset, time, id, key, tag",
-        r"found_by|offsets_and_times|tags_filter|position_that|waiting_fetch|reader_has",
+        r"found_by|offsets_and_times|tags_filter|position_that|waiting_fetch|reader_has|test_sql",
     ),
     ("sends, every form", r"^(conformance|real)\."),
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +12,16 @@ from typing import Any
 import pytest
 from wire_client import WireClient
 
-from rocketwire import ConfigError, Message, Producer, SimpleConsumer, TransportError
+from rocketwire import (
+    ClientClosedError,
+    ConfigError,
+    InvalidMessageError,
+    Message,
+    Producer,
+    SimpleConsumer,
+    StoredMessage,
+    TransportError,
+)
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire import pop
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -310,3 +321,80 @@ def test_a_group_that_receives_is_idle_when_all_is_acknowledged(cluster: Embedde
             cluster.wait_idle("g", timeout=0.1)
         message.ack()
         cluster.wait_idle("g", timeout=1)
+
+
+def test_a_received_message_is_a_stored_message_like_any_other(cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("t", queues=1)
+    with (
+        Producer(cluster.name_server) as producer,
+        SimpleConsumer(cluster.name_server, group="g", start="earliest").subscribe("t") as consumer,
+    ):
+        producer.send(Message("t", b"x", tags="a", keys="k", properties={"p": "1"}))
+        (message,) = consumer.receive(wait=5)
+        (stored,) = cluster.messages("t")
+        for name in (
+            "topic",
+            "body",
+            "tags",
+            "keys",
+            "properties",
+            "queue",
+            "offset",
+            "message_id",
+        ):
+            assert getattr(message, name) == getattr(stored, name), name
+        assert isinstance(message, StoredMessage)
+        assert "b'x'" in repr(message)
+        assert message.to_message().body == b"x"
+        copy = pickle.loads(pickle.dumps(message))
+        assert type(copy) is StoredMessage
+        assert copy.body == b"x"
+        for other in (copy, message.replace(body=b"y")):
+            with pytest.raises(InvalidMessageError, match="was not received"):
+                consumer.acknowledge([other])
+        with pytest.raises(InvalidMessageError, match="was not received"):
+            message.replace(body=b"y").ack()
+        message.ack()
+
+
+def test_what_is_done_with_takes_no_room(cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("t", queues=1)
+    with (
+        Producer(cluster.name_server) as producer,
+        SimpleConsumer(cluster.name_server, group="g", start="earliest").subscribe("t") as consumer,
+    ):
+        for _ in range(10):
+            producer.send_many([Message("t", b"x")] * 1000)
+            left = 1000
+            while left:
+                found = consumer.receive(1000, wait=5)
+                consumer.acknowledge(found)
+                left -= len(found)
+        pops = cluster._brokers["broker-a"].pops
+        assert len(pops._heap) < 6000
+        assert pops._out == 0
+        assert len(consumer.receive(wait=0)) == 0
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_a_shutdown_ends_a_wait_for_messages(brokers: int) -> None:
+    with EmbeddedCluster(brokers=brokers) as cluster:
+        cluster.create_topic("t")
+        consumer = SimpleConsumer(cluster.name_server, group="g").subscribe("t").start()
+        failures: list[BaseException] = []
+
+        def wait() -> None:
+            try:
+                consumer.receive(wait=60)
+            except ClientClosedError as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        cluster.journal.wait_for(
+            lambda entries: any(e.code == RequestCode.POP_MESSAGE for e in entries)
+        )
+        consumer.shutdown()
+        thread.join(20)
+        assert not thread.is_alive()
+        assert "shut down while it waited" in str(failures[0])

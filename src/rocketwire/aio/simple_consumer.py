@@ -8,8 +8,8 @@ from typing import Any, Self
 from rocketwire.aio.client import AsyncClient
 from rocketwire.core.filters import message_filter
 from rocketwire.core.read_arguments import check_topic
-from rocketwire.core.receive import Receiver, become
-from rocketwire.errors import ConfigError, InvalidMessageError
+from rocketwire.core.receive import Receiver, become, receipt_of
+from rocketwire.errors import ConfigError
 from rocketwire.message import StoredMessage
 from rocketwire.registry import make_config
 from rocketwire.simple_consumer_config import (
@@ -30,6 +30,11 @@ class AsyncReceivedMessage(StoredMessage):
     _consumer: AsyncSimpleConsumer
     _receipt: Receipt
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        make, (_, fields) = super().__reduce__()
+        # What was received in another process can't be acknowledged there.
+        return make, (StoredMessage, fields)
+
     @property
     def delivery_attempt(self) -> int:
         """How often it was received, this time included: 1 the first time."""
@@ -42,6 +47,7 @@ class AsyncReceivedMessage(StoredMessage):
             TransportError: the broker could not be reached; it may come again.
             BrokerError: the broker refused.
         """
+        receipt_of(self)
         await self._consumer.acknowledge([self])
 
     async def extend(self, seconds: float | str) -> None:
@@ -64,7 +70,7 @@ class AsyncReceivedMessage(StoredMessage):
         await self._change(check_span("after", after, least=0.0, most=LONGEST_INVISIBLE))
 
     async def _change(self, seconds: float) -> None:
-        receipt = await self._consumer._change(self._receipt, self.topic, seconds)  # noqa: SLF001
+        receipt = await self._consumer._change(receipt_of(self), self.topic, seconds)  # noqa: SLF001
         object.__setattr__(self, "_receipt", receipt)
 
 
@@ -173,17 +179,10 @@ class AsyncSimpleConsumer(AsyncClient[SimpleConsumerConfig]):
             TransportError: a broker could not be reached; its messages may come again.
             BrokerError: a broker refused.
         """
-        receipts = [(_receipt_of(message), message.topic) for message in messages]
+        receipts = [(receipt_of(message), message.topic) for message in messages]
         self._check_loop()
         await self._run(self._receiver.acknowledge(receipts))
 
     async def _change(self, receipt: Receipt, topic: str, seconds: float) -> Receipt:
         self._check_loop()
         return await self._run(self._receiver.change(receipt, topic, seconds))
-
-
-def _receipt_of(message: Any) -> Receipt:
-    receipt = getattr(message, "_receipt", None)
-    if not isinstance(receipt, Receipt):
-        raise InvalidMessageError(f"{message!r:.80} was not received: give messages of receive()")
-    return receipt

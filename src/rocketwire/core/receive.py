@@ -25,7 +25,9 @@ from rocketwire.core.routes import MASTER
 from rocketwire.core.sql_check import check_sql
 from rocketwire.errors import (
     BrokerError,
+    ClientClosedError,
     ConnectFailedError,
+    InvalidMessageError,
     RemoteProtocolError,
     RocketMQError,
     ServiceNotAvailableError,
@@ -45,8 +47,8 @@ _log: Final = logging.getLogger("rocketwire.consumer")
 #: Seconds for which one of several brokers holds a question, first and at most.
 _FIRST_TURN: Final = 0.05
 _LONGEST_TURN: Final = 0.5
-#: Seconds for which one broker holds a question at most.
-_LONGEST_HOLD: Final = 20.0
+#: Seconds for which one broker holds a question at most: so late is a shutdown noticed.
+_LONGEST_HOLD: Final = 5.0
 #: Seconds for which a broker that could not be reached is left alone, first and at most.
 _FIRST_REST: Final = 1.0
 _LONGEST_REST: Final = 30.0
@@ -101,6 +103,11 @@ class Receiver:
         self._turn = 0
         self._rests: dict[str, _Rest] = {}
         self._without_batches: set[str] = set()
+        self._is_over = False
+
+    def end(self) -> None:
+        """Let those who wait for messages wait no longer."""
+        self._is_over = True
 
     def subscribe(self, subscription: Subscription) -> None:
         """Want a topic; a later subscription to the same one replaces it."""
@@ -167,6 +174,7 @@ class Receiver:
         """Up to so many messages; waits for the first one if asked to.
 
         Raises:
+            ClientClosedError: the consumer was shut down meanwhile.
             TransportError: no broker could be reached.
             BrokerError: one refused.
         """
@@ -181,6 +189,8 @@ class Receiver:
             turn = min(turn * 2, _LONGEST_TURN)
             last = left <= hold
             found = yield from self._poll(places, count, invisible, hold, patient=not last)
+            if self._is_over and not found:
+                raise ClientClosedError("this simple consumer was shut down while it waited")
         return found
 
     def _places(self) -> Op[list[Place]]:
@@ -441,3 +451,17 @@ def become(taken: Taken, kind: type[M], **more: Any) -> M:
     for name, value in more.items():
         object.__setattr__(made, name, value)
     return made
+
+
+def receipt_of(message: object) -> Receipt:
+    """The receipt of a message that was received.
+
+    Raises:
+        InvalidMessageError: it was not, or is a copy that was made or pickled since.
+    """
+    receipt = getattr(message, "_receipt", None)
+    if not isinstance(receipt, Receipt):
+        raise InvalidMessageError(
+            f"{message!r:.80} was not received by this consumer: give messages of receive()"
+        )
+    return receipt

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("rocketwire.embedded")
 _TRY_AGAIN: Final = 1.0
+#: Moments of messages that are done with are dropped when there are so many of them.
+_SLACK: Final = 4096
 _FIRST_POP: Final = "1ST_POP_TIME"
 
 #: Group, topic (the real one) and queue.
@@ -58,6 +60,7 @@ class Pops:
         self._file = JsonFile(path)
         self._queues: dict[Key, PopQueue] = {}
         self._heap: list[tuple[int, Key, int]] = []
+        self._out = 0
         self._timer: asyncio.TimerHandle | None = None
         self._dirty = False
         self._running = False
@@ -72,8 +75,17 @@ class Pops:
             except (KeyError, TypeError, ValueError, IndexError, AttributeError):
                 _log.warning("%s: a line of pops.json is not understood", self._broker.name)
                 continue
-            self._heap += [(due, key, offset) for offset, (_, due) in out.items()]
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Note the moments of what is out, and of nothing else."""
+        self._heap = [
+            (due, key, offset)
+            for key, queue in self._queues.items()
+            for offset, (_, due) in queue.out.items()
+        ]
         heapq.heapify(self._heap)
+        self._out = len(self._heap)
 
     def start(self) -> None:
         """Begin to bring back what nobody acknowledges."""
@@ -102,6 +114,7 @@ class Pops:
                 stored = broker.store.queues.get(topic, queue_id)
                 first = from_first or topic.startswith(RETRY_PREFIX)
                 begin = 0 if stored is None else stored.minimum if first else stored.maximum
+            self._out -= len(found.out) if found is not None else 0
             found = self._queues[key] = PopQueue(begin)
             self._settle(key, found)
         elif committed is not None and committed > found.next:
@@ -115,6 +128,9 @@ class Pops:
         for offset in offsets:
             queue.out[offset] = (now, now + invisible_ms)
             heapq.heappush(self._heap, (now + invisible_ms, key, offset))
+        self._out += len(offsets)
+        if len(self._heap) > 2 * self._out + _SLACK:
+            self._rebuild()
         queue.next = next_offset
         self._settle(key, queue)
         self._arm()
@@ -125,6 +141,7 @@ class Pops:
         queue = self._queues.get(key)
         if queue is not None and self._counts(queue, receipt):
             del queue.out[receipt.offset]
+            self._out -= 1
             self._settle(key, queue)
 
     def change(self, group: str, topic: str, receipt: Receipt, invisible_ms: int) -> int | None:
@@ -155,7 +172,7 @@ class Pops:
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """A topic or a group is deleted."""
         for key in [k for k in self._queues if k[1] == topic or k[0] == group]:
-            del self._queues[key]
+            self._out -= len(self._queues.pop(key).out)
             self._dirty = True
 
     # Bringing back
@@ -218,6 +235,7 @@ class Pops:
                 broker.topics_changed()
             broker.put(draft)
         del queue.out[offset]
+        self._out -= 1
         self._settle(key, queue)
 
     def save(self) -> None:
