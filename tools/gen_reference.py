@@ -36,6 +36,10 @@ REMEDIES = {
         "A topic name, a size, a property or a combination that RocketMQ does not allow.",
         "Correct the message; nothing was sent. Keys on different queues in one batch: use `send_many`.",
     ),
+    "RecallError": (
+        "`problem`: a malformed handle, too late, recalls switched off, or a broker older than 5.3.2.",
+        "Give the `recall_handle` of the send's result, in time; set `recallMessageEnable=true` on the brokers.",
+    ),
     "ClientClosedError": (
         "A client was used before `start()` or after `shutdown()`.",
         "Use it in a `with` statement, or make a new one.",

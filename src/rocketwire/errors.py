@@ -23,6 +23,7 @@
     │  ├─ SystemBusyError
     │  ├─ ServiceNotAvailableError
     │  └─ UnknownTopicError
+    ├─ RecallError                       .problem: why a timed message was not called back
     └─ SendFailedError                   .attempts .outcome: what send() raises at the end
        ├─ SendTimeoutError (TimeoutError)
        └─ SendManyError                  .results .failed: what send_many() raises at the end
@@ -213,6 +214,23 @@ class UnknownTopicError(BrokerError):
     """The broker does not know the topic."""
 
     retryable = True
+
+
+class RecallProblem(enum.Enum):
+    """Why a message could not be called back."""
+
+    MALFORMED = "malformed handle"
+    TOO_LATE = "too late"
+    SWITCHED_OFF = "switched off"
+    BROKER_TOO_OLD = "broker too old"
+
+
+class RecallError(RocketMQError):
+    """A timed message was not called back. ``problem`` tells why."""
+
+    def __init__(self, text: str, problem: RecallProblem) -> None:
+        super().__init__(text)
+        self.problem = problem
 
 
 class SendFailedError(RocketMQError):

@@ -260,7 +260,8 @@ class SendResult(Frozen):
     """Where a message, or a batch, was stored.
 
     ``attempts`` is empty when the first try succeeded. ``maybe_duplicate`` says that an earlier
-    try may have been stored, too.
+    try may have been stored, too. By ``recall_handle`` a message that waits for its time can be
+    called back; it is None where there is none.
 
     A producer hands out results that read the broker's answer when a field is first asked for:
     many applications only care that there is one, and reading costs more than the send.
@@ -276,6 +277,7 @@ class SendResult(Frozen):
         "offset_message_id",
         "offset_message_ids",
         "queue",
+        "recall_handle",
         "region",
         "status",
         "transaction_id",
@@ -292,6 +294,7 @@ class SendResult(Frozen):
     offset_message_ids: tuple[str, ...]
     attempts: tuple[Attempt, ...]
     maybe_duplicate: bool
+    recall_handle: str | None
 
     def __init__(  # noqa: PLR0913, PLR0917 - these are the fields of a result
         self,
@@ -306,6 +309,7 @@ class SendResult(Frozen):
         offset_message_ids: tuple[str, ...] = (),
         attempts: tuple[Attempt, ...] = (),
         maybe_duplicate: bool = False,  # noqa: FBT001, FBT002 - a field like the others
+        recall_handle: str | None = None,
     ) -> None:
         _set(self, "status", status)
         _set(self, "message_id", message_id)
@@ -318,6 +322,7 @@ class SendResult(Frozen):
         _set(self, "offset_message_ids", offset_message_ids)
         _set(self, "attempts", attempts)
         _set(self, "maybe_duplicate", maybe_duplicate)
+        _set(self, "recall_handle", recall_handle)
         # Last, because another thread may be on its way through ``__getattr__``.
         _set(self, "_read", None)
 

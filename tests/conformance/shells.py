@@ -63,6 +63,9 @@ class BlockingShell:
     def ask_reader(self, method: str, *args: Any, **how: Any) -> Any:
         return getattr(self.reader, method)(*args, **how)
 
+    def recall(self, topic: Any, handle: Any) -> str:
+        return self.producer.recall(topic, handle)
+
     def health(self) -> Any:
         return {h.broker: h for h in self.producer.health()}
 
@@ -145,6 +148,9 @@ class AsyncShell:
 
     def ask_reader(self, method: str, *args: Any, **how: Any) -> Any:
         return self._run(getattr(self.reader, method)(*args, **how))
+
+    def recall(self, topic: Any, handle: Any) -> str:
+        return self._run(self.producer.recall(topic, handle))
 
     def health(self) -> Any:
         return {h.broker: h for h in self.producer.health()}

@@ -19,6 +19,7 @@ from rocketwire.core.lookup import locate_topic
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import Selector
 from rocketwire.core.sending.flush import done_callback
+from rocketwire.core.sending.recall import recall
 from rocketwire.core.sending.send_many import ManySender
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.stats import ProducerStats
@@ -288,6 +289,25 @@ class Producer(BlockingClient[ProducerConfig]):
             raise RuntimeError("flush in a hook would wait for ever: answers come on this thread")
         if not self._in_flight.flush(timeout):
             raise TimeoutError(f"{self._in_flight.held} messages have no answer after {timeout} s")
+
+    def recall(self, topic: str, handle: str) -> str:
+        """Call back a message that waits for its time (brokers since 5.3.2).
+
+        Args:
+            topic: where it was sent to.
+            handle: the ``recall_handle`` of the send's result.
+
+        Returns:
+            The id of the message. The broker has accepted the recall; it does not say whether the
+            message was still there.
+
+        Raises:
+            RecallError: its ``problem`` tells what is wrong.
+            RouteError: the broker that keeps the message can't be found.
+            TransportError: that broker could not be reached, or did not answer.
+        """
+        deadline = self._deadline()
+        return self._run(recall(self._sender, topic, handle, deadline))
 
     # -- looking ----------------------------------------------------------------------------
 

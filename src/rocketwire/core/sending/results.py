@@ -59,6 +59,7 @@ def result_fields(
         "region": place.region,
         "message_ids": message_ids,
         "offset_message_ids": tuple(stored_as.split(",")) if is_batch else (stored_as,),
+        "recall_handle": place.recall_handle,
     }
 
 
