@@ -77,6 +77,13 @@ class Place(NamedTuple):
     broker: str
 
 
+class _Round(NamedTuple):
+    """What one round of questions gave; ``trouble`` when nobody could be reached."""
+
+    found: list[Taken]
+    trouble: RocketMQError | None
+
+
 @dataclass(slots=True)
 class _Rest:
     """A broker that could not be reached."""
@@ -181,16 +188,17 @@ class Receiver:
         clock = self._instance.clock
         deadline = clock() + wait
         yield from self.prepare()
-        found = yield from self._quick_round(count, invisible, patient=wait > 0)
+        found, trouble = yield from self._quick_round(count, invisible)
         turn = _FIRST_TURN
         while not found and (left := deadline - clock()) > 0:
             places = yield from self._places()
             hold = min(left, _LONGEST_HOLD if len(places) == 1 else turn)
             turn = min(turn * 2, _LONGEST_TURN)
-            last = left <= hold
-            found = yield from self._poll(places, count, invisible, hold, patient=not last)
+            found, trouble = yield from self._poll(places, count, invisible, hold)
             if self._is_over and not found:
                 raise ClientClosedError("this simple consumer was shut down while it waited")
+        if trouble is not None and not found:
+            raise trouble
         return found
 
     def _places(self) -> Op[list[Place]]:
@@ -209,7 +217,7 @@ class Receiver:
         first = self._turn % max(len(chosen), 1)
         return chosen[first:] + chosen[:first]
 
-    def _quick_round(self, count: int, invisible: float, *, patient: bool) -> Op[list[Taken]]:
+    def _quick_round(self, count: int, invisible: float) -> Op[_Round]:
         """What there is now: one broker after the other until there is enough."""
         found: list[Taken] = []
         failures: list[RocketMQError] = []
@@ -227,12 +235,11 @@ class Receiver:
                 found += taken
                 if len(taken) < most:
                     break
-        self._judge(found, failures, places, patient=patient)
-        return found
+        return _judged(found, failures, places)
 
     def _poll(
-        self, places: Sequence[Place], count: int, invisible: float, hold: float, *, patient: bool
-    ) -> Op[list[Taken]]:
+        self, places: Sequence[Place], count: int, invisible: float, hold: float
+    ) -> Op[_Round]:
         """Ask several at once, and have each hold the question for a while."""
         asked, calls = [], []
         failures: list[RocketMQError] = []
@@ -252,10 +259,10 @@ class Receiver:
                 found += yield from self._read(place, reply)
             except (TransportError, BrokerError) as error:
                 self._bear(place, error, failures)
-        self._judge(found, failures, places, patient=patient)
+        judged = _judged(found, failures, places)
         if failures and not found:
             yield from sleep(self._instance.clock() + _PAUSE)
-        return found
+        return judged
 
     def _call(self, place: Place, most: int, invisible: float, hold: float) -> Invoke:
         instance, subscription = self._instance, self._subscriptions[place.topic]
@@ -315,23 +322,6 @@ class Receiver:
             self._rests[place.broker] = _Rest(self._instance.clock() + length, length)
             self._instance.route_bell.ring()
             _log.debug("%s: broker %s can't be asked: %s", place.topic, place.broker, error)
-
-    def _judge(
-        self,
-        found: list[Taken],
-        failures: list[RocketMQError],
-        places: Sequence[Place],
-        *,
-        patient: bool,
-    ) -> None:
-        """Raise what went wrong, unless there are messages, or time and hope."""
-        if found or not failures:
-            return
-        refusals = [f for f in failures if isinstance(f, BrokerError)]
-        if refusals:
-            raise refusals[0]
-        if not patient and len(failures) >= len(places):
-            raise failures[0]
 
     # What becomes of messages
 
@@ -401,6 +391,18 @@ class Receiver:
         if reply.code != ResponseCode.SUCCESS:
             raise _refusal(reply, receipt.broker)
         return pop.decode_change_reply(reply.ext, receipt)
+
+
+def _judged(found: list[Taken], failures: list[RocketMQError], places: Sequence[Place]) -> _Round:
+    """What a round gave: messages, or why nobody could be asked.
+
+    Raises:
+        BrokerError: there are no messages, and a broker refused.
+    """
+    refusals = [failure for failure in failures if isinstance(failure, BrokerError)]
+    if refusals and not found:
+        raise refusals[0]
+    return _Round(found, failures[0] if failures and len(failures) >= len(places) else None)
 
 
 def _shares(places: Sequence[Place], count: int) -> Iterator[tuple[Place, int]]:
