@@ -58,6 +58,10 @@ class OffsetFile:
         """The offset to go on at, if any was kept."""
         return self._offsets.get(queue)
 
+    def knows(self, topic: str) -> bool:
+        """Whether an offset of any queue of a topic was kept."""
+        return any(queue.topic == topic for queue in self._offsets)
+
     def save(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Keep these, and those that were kept before of other queues.
 

@@ -166,9 +166,12 @@ class AsyncReader(AsyncClient[ReaderConfig]):
         while not reading.is_over:
             before = [cursor.next for cursor in reading.cursors]
             messages = await self._run(reading.next_messages())
-            for message in messages:
-                yield message
-            if messages or before != [cursor.next for cursor in reading.cursors]:
+            has_messages = bool(messages)
+            # Each is forgotten here when the next is asked for: its body may be large by then.
+            messages.reverse()
+            while messages:
+                yield messages.pop()
+            if has_messages or before != [cursor.next for cursor in reading.cursors]:
                 pause = _IDLE_PAUSE
             elif not reading.is_over:
                 await asyncio.sleep(pause)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rocketwire.columns.buffers import Bytes
-from rocketwire.columns.walk import PullBody
+from rocketwire.columns.walk import Checker, PullBody
 from rocketwire.message import MessageQueue
 
 MOST_MESSAGES: Final = 1024
@@ -32,14 +32,22 @@ class RangeCursor:
         end: the offset after the last one.
         is_filtered: the broker leaves messages out, so that how far an answer reaches is unknown
             before it is here; then one pull is under way at a time.
+        accounts: checks the bodies when their records are found.
     """
 
     def __init__(
-        self, queue: MessageQueue, start: int, end: int, *, is_filtered: bool = False
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        *,
+        is_filtered: bool = False,
+        accounts: Checker | None = None,
     ) -> None:
         self.queue = queue
         self.end = end
         self._is_filtered = is_filtered
+        self._accounts = accounts
         self._front = start
         self._emitted = start
         #: Parts that must be asked for (again), lowest first.
@@ -107,7 +115,10 @@ class RangeCursor:
             self._learn(reached - offset, stop - offset, len(body))
         part = None
         if len(body):
-            part = PullBody(self.queue, body, offset_delta, offset, reached, slab, at, next_offset)
+            part = PullBody(
+                self.queue, body, offset_delta, offset, reached, slab, at, next_offset,
+                self._accounts,
+            )  # fmt: skip
         self._arrived[offset] = (reached, part)
 
     def _learn(self, came: int, asked: int, size: int) -> None:
@@ -121,6 +132,10 @@ class RangeCursor:
                 self._ceiling = max(self._ceiling, self._step)
                 self._full_in_row = 0
         self._window = max(2, min(_WINDOW, _WINDOW_BYTES // max(1, size)))
+
+    def is_under_way(self, offset: int) -> bool:
+        """Whether a pull that begins at an offset has neither an answer nor failed."""
+        return offset in self._under_way
 
     def unanswered(self, offset: int) -> None:
         """A pull failed: it must be sent again."""

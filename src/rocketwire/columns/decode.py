@@ -28,7 +28,7 @@ from rocketwire.columns.schema import (
     SOURCE_ID_PROPERTY,
     TIMESTAMP,
 )
-from rocketwire.columns.walk import PullBody, find_records
+from rocketwire.columns.walk import Found, PullBody, find_records
 from rocketwire.errors import ConfigError, RemoteProtocolError
 from rocketwire.stored_message import FIRST_MS, LAST_MS
 from rocketwire.wire.codes import SystemFlag
@@ -101,6 +101,21 @@ class RecordDecoder:
 
     def _decode_group(self, bodies: Sequence[PullBody]) -> Iterator[pa.RecordBatch]:
         found = find_records(bodies)
+        if not _is_complete(found, bodies):
+            yield from self._decode_incomplete(bodies)
+            return
+        yield from self._decode_found(found, bodies)
+
+    def _decode_incomplete(self, bodies: Sequence[PullBody]) -> Iterator[pa.RecordBatch]:
+        """Body by body, each with what is asked for again because it lacks at its end."""
+        for part in bodies:
+            found = find_records([part])
+            yield from self._decode_found(found, [part])
+            if part.accounts is not None and not _is_complete(found, [part]):
+                for again in part.accounts.settle(part):
+                    yield from self._decode_group([again])
+
+    def _decode_found(self, found: Found, bodies: Sequence[PullBody]) -> Iterator[pa.RecordBatch]:
         fixed = fixed_fields(found)
         if not needs_reading(fixed, with_bodies=self._with_bodies):
             try:
@@ -141,6 +156,15 @@ class RecordDecoder:
             raise columns.explain(bad.index(True).as_py())
         self.skipped += count
         return good if kept is None else pc.and_(good, kept)
+
+
+def _is_complete(found: Found, bodies: Sequence[PullBody]) -> bool:
+    """Whether every body holds what it should, as far as somebody knows."""
+    counts = np.bincount(found.source, minlength=len(bodies)).tolist()
+    return found.is_whole and all(
+        part.accounts is None or part.accounts.is_complete(part, count)
+        for part, count in zip(bodies, counts, strict=True)
+    )
 
 
 def _groups(bodies: Iterable[PullBody]) -> Iterator[list[PullBody]]:

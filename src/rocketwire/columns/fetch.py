@@ -11,9 +11,9 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from rocketwire.columns.accounts import Accounts, DataLossError, FetchPolicy
 from rocketwire.columns.cursor import RangeCursor
 from rocketwire.columns.inside import ClientParts, socket_of
 from rocketwire.columns.pulls import Bundle, QueuePulls
@@ -21,7 +21,6 @@ from rocketwire.columns.slabs import Answer, SlabReader
 from rocketwire.columns.walk import PullBody
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.pull import ALL, TagFilter
 from rocketwire.core.routes import MASTER
 from rocketwire.errors import (
     BrokerError,
@@ -53,23 +52,6 @@ class QueueSpan(NamedTuple):
     end: int
 
 
-class DataLossError(RocketMQError):
-    """Messages that should have been read are not there any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class FetchPolicy:
-    """What to do when things go wrong.
-
-    ``timeout`` is how long a range may go without progress before the read fails.
-    """
-
-    timeout: float = 120.0
-    fail_on_data_loss: bool = True
-    tags: TagFilter = ALL
-    group: str = "rocketwire-reader"
-
-
 def fetch_spans(
     parts: ClientParts, spans: Iterable[QueueSpan], policy: FetchPolicy
 ) -> Iterator[PullBody]:
@@ -81,11 +63,22 @@ def fetch_spans(
         BrokerError: a broker refused.
     """
     wanted = [span for span in spans if span.end > span.start]
-    store = _Store(parts, policy)
+
+    def again(queue: MessageQueue, start: int, end: int) -> Iterator[PullBody]:
+        return _fetch(parts, [QueueSpan(queue, start, end)], policy, accounts)
+
+    accounts = Accounts(parts, policy, again)
+    return _fetch(parts, wanted, policy, accounts)
+
+
+def _fetch(
+    parts: ClientParts, wanted: Sequence[QueueSpan], policy: FetchPolicy, accounts: Accounts
+) -> Iterator[PullBody]:
+    store = _Store()
     brokers = sorted({span.queue.broker for span in wanted})
     for broker in brokers:
         mine = [span for span in wanted if span.queue.broker == broker]
-        store.start(_BrokerReader(parts, store, broker, mine, policy).run)
+        store.start(_BrokerReader(parts, store, broker, mine, policy, accounts).run)
     try:
         yield from store.take_all()
     finally:
@@ -95,9 +88,7 @@ def fetch_spans(
 class _Store:
     """Bodies between the threads that fetch and the one that decodes."""
 
-    def __init__(self, parts: ClientParts, policy: FetchPolicy) -> None:
-        self._parts = parts
-        self._policy = policy
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._bodies: deque[PullBody] = deque()
         self._held = 0
@@ -177,13 +168,16 @@ class _BrokerReader:
         broker: str,
         spans: Sequence[QueueSpan],
         policy: FetchPolicy,
+        accounts: Accounts,
     ) -> None:
         self._parts = parts
         self._store = store
         self._broker = broker
         self._policy = policy
-        is_filtered = policy.tags is not ALL
-        self._cursors = [RangeCursor(*span, is_filtered=is_filtered) for span in spans]
+        self._accounts = accounts
+        self._cursors = [
+            RangeCursor(*span, is_filtered=policy.is_filtered, accounts=accounts) for span in spans
+        ]
         self._templates = {
             span.queue: QueuePulls(parts.instance, span.queue, policy.group, policy.tags)
             for span in spans
@@ -267,7 +261,13 @@ class _BrokerReader:
             return
         cursor, offset = found
         before = cursor.position
-        self._read(answer, cursor, offset)
+        try:
+            self._read(answer, cursor, offset)
+        except (TransportError, ProtocolError):
+            # It is asked again, or nobody would ever ask for it.
+            if cursor.is_under_way(offset):
+                cursor.unanswered(offset)
+            raise
         if ready := list(cursor.ready()):
             self._store.put(ready)
         if cursor.position > before:
@@ -282,7 +282,7 @@ class _BrokerReader:
                 offset, next_offset, answer.body, offset_delta=delta, slab=answer.slab, at=answer.at
             )
         elif code == ResponseCode.PULL_RETRY_IMMEDIATELY:
-            cursor.answered(offset, decode_pull_reply(reply.ext).next_offset, b"")
+            self._go_on(cursor, offset, decode_pull_reply(reply.ext).next_offset)
         elif code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED}:
             self._missing(decode_pull_reply(reply.ext), cursor, offset)
         else:
@@ -291,6 +291,18 @@ class _BrokerReader:
             if code not in RETRYABLE:
                 raise error
             self._wait_or_fail(error)
+
+    def _go_on(self, cursor: RangeCursor, offset: int, next_offset: int) -> None:
+        """The broker has nothing to give here, and says where to go on."""
+        if next_offset <= offset:
+            cursor.unanswered(offset)
+            self._wait_or_fail(
+                ConnectFailedError(f"{self._broker} has nothing at {offset} of {cursor.queue} yet")
+            )
+            return
+        skipped = range(offset, min(next_offset, cursor.end))
+        self._accounts.account_for(cursor.queue, skipped, next_offset)
+        cursor.answered(offset, next_offset, b"")
 
     def _missing(self, place: PullReply, cursor: RangeCursor, offset: int) -> None:
         """The queue does not have the offset: not any more, or not yet, or never again."""
@@ -320,9 +332,7 @@ class _BrokerReader:
             f"topic {queue.topic}, broker {queue.broker}, queue {queue.id}: offsets {first} to "
             f"{end - 1} are gone; the broker has {place.min_offset} to {place.max_offset - 1}"
         )
-        if self._policy.fail_on_data_loss:
-            raise DataLossError(f"{text}. Set failOnDataLoss to false to go on without them")
-        _log.warning("%s; going on without them", text)
+        self._policy.tell_of_loss(text)
 
     def _give_back_unanswered(self) -> None:
         for cursor, offset in self._sent.values():
@@ -339,3 +349,6 @@ class _BrokerReader:
             ) from error
         self._failures += 1
         self._store.pause(min(_LONGEST_PAUSE, _PAUSE * self._failures))
+
+
+__all__ = ["DataLossError", "FetchPolicy", "QueueSpan", "fetch_spans"]

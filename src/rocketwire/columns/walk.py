@@ -8,10 +8,10 @@ at once, a step in each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -28,6 +28,16 @@ _MANY: Final = 48
 _SHORT: Final = 64 * 1024
 
 
+class Checker(Protocol):
+    """Says whether all is there that should be, and sees to it where it is not."""
+
+    def is_complete(self, part: PullBody, count: int) -> bool:
+        """Whether so many records are all that a body should hold."""
+
+    def settle(self, part: PullBody) -> Iterator[PullBody]:
+        """What follows a body that is not as it should be."""
+
+
 @dataclass(frozen=True, slots=True)
 class PullBody:
     """The body of one pull reply: whole records of one queue, one after the other.
@@ -35,6 +45,7 @@ class PullBody:
     ``offset_delta`` is what the broker's answer says is to be added to stored offsets. Rows outside
     of ``first`` <= offset < ``end`` are left out. ``slab`` is the buffer that the body is a part of,
     from ``at`` on, if it is known. ``next_offset`` is where the answer says that the next one begins.
+    ``accounts`` is told if not all records are there.
     """
 
     queue: MessageQueue
@@ -45,6 +56,7 @@ class PullBody:
     slab: Bytes | None = None
     at: int = 0
     next_offset: int = 2**63 - 1
+    accounts: Checker | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,8 @@ class Found:
     data: Bytes
     starts: Int64s
     source: Int64s
+    #: Whether no record was cut off.
+    is_whole: bool = True
 
 
 def find_records(bodies: Sequence[PullBody]) -> Found:
@@ -94,7 +108,7 @@ def find_in_texts(texts: Sequence[bytes | memoryview]) -> Found:
     whole = [text[: whole_records(text)[1]] for text in texts]
     if [len(text) for text in whole] == [len(text) for text in texts]:
         raise RemoteProtocolError("the sizes of stored records do not make up a pull's body")
-    return find_in_texts(whole)
+    return replace(find_in_texts(whole), is_whole=False)
 
 
 def _follow(data: Bytes, begins: Int64s, ends: Int64s) -> Found | None:

@@ -38,6 +38,9 @@ class LocalOffsets(Protocol):
     def get(self, queue: MessageQueue) -> int | None:
         """The offset to go on at, if any was kept."""
 
+    def knows(self, topic: str) -> bool:
+        """Whether an offset of any queue of a topic was kept."""
+
     def save(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Keep these, and those that were kept before of other queues."""
 

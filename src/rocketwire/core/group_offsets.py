@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocketwire.core.effects import Gate, Invoke, Op, invoke_all, wait
-from rocketwire.core.group import Group, log
+from rocketwire.core.group import Group, LocalOffsets, log
 from rocketwire.core.process_queue import ProcessQueue
 from rocketwire.core.pull import (
     address_of,
@@ -68,6 +68,8 @@ def start_offset(group: Group, queue: MessageQueue) -> Op[int]:
     deadline = instance.clock() + instance.config.request_timeout
     if group.local is not None:
         found = group.local.get(queue)
+        if found is None and start == "latest":
+            return (yield from _begin_at_the_end_here(group, group.local, queue, deadline))
     else:
         # Asked before the offset: what comes in between must not be skipped.
         end = yield from max_offset(instance, queue, deadline)
@@ -99,20 +101,49 @@ def _begin_at_the_end(group: Group, queue: MessageQueue, end: int, deadline: flo
     replies = yield from invoke_all(queries)
     if any(_is_known(reply) for reply in replies):
         return (yield from min_offset(instance, queue, deadline))
-    topic = group.wire_topic(queue.topic)
+    offsets = yield from _ends(group, queues, deadline)
+    offsets[queue] = end
+    yield from _write(group, offsets, deadline)
+    return end
+
+
+def _ends(
+    group: Group, queues: Sequence[MessageQueue], deadline: float
+) -> Op[dict[MessageQueue, int]]:
+    """The ends of some queues; those whose broker does not answer are left out."""
     asked = yield from _calls(
         group,
-        [(q, RequestCode.GET_MAX_OFFSET, headers.queue(topic, q.id)) for q in queues],
+        [
+            (q, RequestCode.GET_MAX_OFFSET, headers.queue(group.wire_topic(q.topic), q.id))
+            for q in queues
+        ],
         deadline,
     )
     ends = yield from invoke_all(asked)
-    offsets = {
+    return {
         q: headers.decode_offset(reply.ext)
         for q, reply in zip(queues, ends, strict=True)
         if isinstance(reply, Reply) and reply.code == ResponseCode.SUCCESS
     }
-    offsets[queue] = end
-    yield from _write(group, offsets, deadline)
+
+
+def _begin_at_the_end_here(
+    group: Group, local: LocalOffsets, queue: MessageQueue, deadline: float
+) -> Op[int]:
+    """The same for a broadcasting member, who keeps its offsets itself.
+
+    It notes the ends of all queues of the topic, too, so that a queue which it does not know later
+    is a new one, and begins at its first message.
+    """
+    if local.knows(queue.topic):
+        return (yield from min_offset(group.instance, queue, deadline))
+    end = yield from max_offset(group.instance, queue, deadline)
+    queues = yield from read_queues(group.instance, queue.topic, deadline)
+    ends = yield from _ends(group, queues, deadline)
+    try:
+        local.save(ends | {queue: end})
+    except OSError as error:
+        log.warning("where queues begin could not be written: %s", error)
     return end
 
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from rocketwire.core.effects import Invoke, Op, invoke
+from rocketwire.core.effects import Invoke, Op, invoke, sleep
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.naming import with_namespace, without_namespace
 from rocketwire.core.routes import MASTER
 from rocketwire.errors import (
+    BrokerError,
     ConnectFailedError,
     InvalidMessageError,
     ProtocolError,
@@ -27,6 +28,7 @@ from rocketwire.errors import (
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire import headers
+from rocketwire.wire.client_bodies import decode_cleanup_policy
 from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.lazy_message import cut, messages_in
@@ -35,6 +37,8 @@ from rocketwire.wire.message_id import decode_offset_message_id
 
 #: A broker looks at held pulls every five seconds, and may answer that much late.
 HOLD_SLACK: Final = 6.0
+#: The pause before a master that can't be reached is asked again; each is twice the one before.
+_FIRST_PAUSE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +164,53 @@ def min_offset(instance: Instance, queue: MessageQueue, deadline: float) -> Op[i
 
 
 def max_offset(instance: Instance, queue: MessageQueue, deadline: float) -> Op[int]:
-    """The offset that the next message will get."""
-    reply = yield from _ask_offset(instance, queue, RequestCode.GET_MAX_OFFSET, deadline)
+    """The offset that the next message will get.
+
+    A slave may be behind, and what it says would look as if messages were lost. So a master that
+    can't be reached is asked again for half of the time, and only then a slave.
+    """
+    name = with_namespace(queue.topic, instance.config.namespace)
+    code, fields = RequestCode.GET_MAX_OFFSET, headers.queue(name, queue.id)
+    patience = (instance.clock() + deadline) / 2
+    pause = _FIRST_PAUSE
+    while _has_slaves(instance, queue):
+        address = instance.routes.addresses_of(queue.broker)[MASTER]
+        try:
+            reply = yield from invoke(address, instance.request(code, fields), patience)
+        except TransportError:
+            instance.route_bell.ring()
+        else:
+            if reply.code != ResponseCode.SUCCESS:
+                raise error_for(reply.code, reply.remark, queue.broker)
+            return headers.decode_offset(reply.ext)
+        if instance.clock() + pause >= patience:
+            break
+        yield from sleep(instance.clock() + pause)
+        pause *= 2
+        yield from refresh_topic(instance, name, patience)
+    reply = yield from ask_queue(instance, queue, code, fields, deadline)
     return headers.decode_offset(reply.ext)
+
+
+def _has_slaves(instance: Instance, queue: MessageQueue) -> bool:
+    """Whether a queue's broker has a master, and slaves besides."""
+    addresses = instance.routes.addresses_of(queue.broker)
+    return MASTER in addresses and len(addresses) > 1
+
+
+def is_compacted(instance: Instance, queue: MessageQueue, deadline: float) -> Op[bool]:
+    """Whether the broker keeps only the last message of each key of a topic: offsets then lack.
+
+    Raises:
+        TransportError: nobody could be reached.
+    """
+    name = with_namespace(queue.topic, instance.config.namespace)
+    code = RequestCode.GET_TOPIC_CONFIG
+    try:
+        reply = yield from ask_queue(instance, queue, code, headers.topic_only(name), deadline)
+    except BrokerError:  # before 5.0 there is neither this question nor such a topic
+        return False
+    return decode_cleanup_policy(reply.body) == "COMPACTION"
 
 
 def _ask_offset(instance: Instance, queue: MessageQueue, code: int, deadline: float) -> Op[Reply]:

@@ -222,6 +222,15 @@ def _take(group: Group, held: ProcessQueue, found: Fetched) -> bool:
     else:
         counters.empty_pulls += 1
     covered = found.next_offset - before
+    if covered > len(found.messages) and not held.tags.tags:
+        log.warning(
+            "%s: of the offsets %d to %d only %d are there (the others are gone, unless the topic is "
+            "compacted)",
+            held.queue,
+            before,
+            found.next_offset - 1,
+            len(found.messages),
+        )
     group.workload.put(held, found.messages, max(before, found.next_offset), size)
     is_full_stride = covered == held.stride
     if found.messages:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from rocketwire.core.effects import Op, invoke_all, sleep
 from rocketwire.core.instance import Instance
 from rocketwire.core.pull import (
+    ALL,
     Fetched,
     TagFilter,
     fetch_call,
@@ -24,7 +25,7 @@ from rocketwire.core.pull import (
     read_pull,
     read_queues,
 )
-from rocketwire.errors import BrokerError, RocketMQError, TransportError
+from rocketwire.errors import BrokerError, ProtocolError, RocketMQError, TransportError
 from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.command import Reply
@@ -165,7 +166,7 @@ class Reading:
                 self._tags,
                 namespace=self._instance.config.namespace,
             )
-        except (TransportError, BrokerError) as error:
+        except (TransportError, BrokerError, ProtocolError) as error:
             self._bear(cursor, error)
             return []
         cursor.failing_since = None
@@ -177,6 +178,16 @@ class Reading:
                 fetched.moved_from,
                 fetched.min_offset,
                 fetched.max_offset,
+                fetched.next_offset,
+            )
+        elif self._tags is ALL and fetched.next_offset - cursor.next > len(fetched.messages):
+            _log.warning(
+                "%s: of the offsets %d to %d only %d are there; going on at %d (the others are gone, "
+                "unless the topic is compacted)",
+                cursor.queue,
+                cursor.next,
+                fetched.next_offset - 1,
+                len(fetched.messages),
                 fetched.next_offset,
             )
         cursor.next = fetched.next_offset

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from rocketwire.core.process_queue import ProcessQueue
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import StoredMessage
-from rocketwire.wire.lazy_message import weigh
+from rocketwire.wire.lazy_message import grown_by, weigh
 
 
 class Limits(NamedTuple):
@@ -150,19 +150,35 @@ class Workload:
         limits = self._limits
         with self.lock:
             self._settle_all_done()
+            own, others = self._grown(queue)
+            own_bytes, all_bytes = queue.held_bytes + own, self.held_bytes + own + others
             why: str | None = None
             if queue.held >= limits.queue_messages:
                 why = f"{queue.held} messages are held of it"
-            elif queue.held_bytes >= limits.queue_bytes:
-                why = f"{queue.held_bytes} bytes are held of it"
+            elif own_bytes >= limits.queue_bytes:
+                why = f"{own_bytes} bytes are held of it"
             elif not self.ordered and queue.span >= limits.queue_span:
                 why = f"its first message is not handled, {queue.span} offsets back"
             elif queue.held and self.held >= limits.messages:
                 why = f"{self.held} messages are held altogether"
-            elif queue.held and self.held_bytes >= limits.bytes:
-                why = f"{self.held_bytes} bytes are held altogether"
+            elif queue.held and all_bytes >= limits.bytes:
+                why = f"{all_bytes} bytes are held altogether"
             queue.is_full = why is not None
             return why
+
+    def _grown(self, queue: ProcessQueue) -> tuple[int, int]:
+        """Bytes that bodies take beyond what is stored, since handlers looked: a queue's, others'.
+
+        What waits is counted as it is stored, for nobody has decompressed it.
+        """
+        own = others = 0
+        for work in self._works:
+            grown = grown_by([*work.messages, *work.done])
+            if work.process_queue is queue:
+                own += grown
+            else:
+                others += grown
+        return own, others
 
     def room(self, queue: ProcessQueue) -> int:
         """How many messages of a queue may come yet."""

@@ -156,8 +156,12 @@ class Reader(BlockingClient[ReaderConfig]):
         while not reading.is_over:
             before = [cursor.next for cursor in reading.cursors]
             messages = self._run(reading.next_messages())
-            yield from messages
-            if messages or before != [cursor.next for cursor in reading.cursors]:
+            has_messages = bool(messages)
+            # Each is forgotten here when the next is asked for: its body may be large by then.
+            messages.reverse()
+            while messages:
+                yield messages.pop()
+            if has_messages or before != [cursor.next for cursor in reading.cursors]:
                 pause = _IDLE_PAUSE
             elif not reading.is_over:
                 time.sleep(pause)

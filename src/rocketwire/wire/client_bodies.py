@@ -171,6 +171,14 @@ def _stats(value: Any) -> QueueStats:
     return QueueStats(*numbers)
 
 
+def decode_cleanup_policy(body: bytes | memoryview) -> str | None:
+    """How a topic's old messages go, of the reply to GET_TOPIC_CONFIG; None if it does not say."""
+    found = _object(body)
+    attributes = found.get("attributes")
+    policy = attributes.get("cleanup.policy") if isinstance(attributes, dict) else None
+    return policy if isinstance(policy, str) else None
+
+
 def _object(body: bytes | memoryview) -> dict[str, Any]:
     value = loads(body)
     if not isinstance(value, dict):

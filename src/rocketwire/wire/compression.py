@@ -120,7 +120,7 @@ def _unpack_lz4(body: bytes, limit: int) -> bytes:
 
 def _unpack_zstd(body: bytes, limit: int) -> bytes:
     zstd = _zstd(LocalProtocolError)
-    window = max(_ZSTD_WINDOW, 1 << min(limit.bit_length(), 30))
+    window = max(_ZSTD_WINDOW, 1 << min((limit - 1).bit_length(), 30))
     machine = zstd.ZstdDecompressor(max_window_size=window)
     try:
         # A reader takes what it is asked for; one-shot decompression would trust the size that

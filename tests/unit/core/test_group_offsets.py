@@ -292,3 +292,42 @@ def test_leaving_does_not_wait_for_ever():
     assert broker.offsets["T", 1] == 2
     assert broker.offsets.get(("T", 0), 0) == 0
     assert {queue for topic, queue in broker.locks if topic == "T"} == {0}, "its handler goes on"
+
+
+class Kept:
+    """Where a broadcasting member keeps its offsets, in memory."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[MessageQueue, int] = {}
+
+    def get(self, queue: MessageQueue) -> int | None:
+        return self.offsets.get(queue)
+
+    def knows(self, topic: str) -> bool:
+        return any(queue.topic == topic for queue in self.offsets)
+
+    def save(self, offsets) -> None:
+        self.offsets |= offsets
+
+
+def test_a_queue_that_is_new_to_a_broadcasting_member_begins_at_its_first_message():
+    """It began at its end: what was sent to it before the member knew of it was never handled."""
+    world = GroupWorld(brokers=1, queues=2)
+    world.send(5, ("broker-a", 0))
+    world.send(3, ("broker-a", 1))
+    member = member_of(world, start="latest", broadcast=True)
+    member.group.local = kept = Kept()
+
+    def begin_with(number: int) -> int:
+        queue = MessageQueue("T", "broker-a", number)
+        return world.driver.run(start_offset(member.group, queue))
+
+    assert begin_with(0) == 5
+    assert sorted(kept.offsets.values()) == [3, 5], "the ends of all queues are noted at once"
+    world.send(1, ("broker-a", 1))
+    assert begin_with(1) == 3
+    world.topics["T"]["broker-a"] = 3
+    world.send(4, ("broker-a", 2))
+    assert begin_with(2) == 0
+    kept.offsets.clear()
+    assert begin_with(2) == 4, "the member is new again"

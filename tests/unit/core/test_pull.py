@@ -1,13 +1,26 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from rocketwire.core.pull import ALL, read_pull, tag_filter
-from rocketwire.errors import BrokerError, InvalidMessageError
+from rocketwire.config import ReaderConfig
+from rocketwire.core.effects import Invoke, Op, Sleep
+from rocketwire.core.instance import Instance
+from rocketwire.core.pull import ALL, is_compacted, max_offset, read_pull, tag_filter
+from rocketwire.errors import (
+    BrokerError,
+    ConnectFailedError,
+    InvalidMessageError,
+    RequestTimeoutError,
+)
 from rocketwire.message import MessageQueue
+from rocketwire.surroundings import surroundings
+from rocketwire.testing.virtual_clock import VirtualClock
 from rocketwire.wire import message_fields
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, reply_from
+from rocketwire.wire.route import BrokerData, QueueData, TopicRoute, encode_route
 from rocketwire.wire.stored_message import encode_record
 
 QUEUE = MessageQueue("T", "broker-a", 2)
@@ -125,3 +138,107 @@ def test_tags_are_given_as_text_or_as_a_list(given, expression) -> None:
 def test_tags_that_are_none_are_refused(given) -> None:
     with pytest.raises(InvalidMessageError, match=r"tags is .*give '\*'"):
         tag_filter(given)
+
+
+MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.2:10911"
+
+
+class Slow:
+    """An instance whose requests are answered by a script, in virtual time."""
+
+    def __init__(self, answers: dict[str, object], addresses: dict[int, str]) -> None:
+        self.clock = VirtualClock(100.0)
+        config = ReaderConfig(name_servers=("127.0.0.1:9876",))
+        own = replace(surroundings(), clock=self.clock)
+        self.instance = Instance(config, "client", own)
+        self.addresses = addresses
+        self.answers = answers
+        self.asked: list[str] = []
+        self.instance.routes.update("T", self.route())
+
+    def route(self) -> TopicRoute:
+        broker = BrokerData("c", "broker-a", self.addresses, None, False)
+        return TopicRoute((QueueData("broker-a", 4, 4, 6, 0),), (broker,), None, {})
+
+    def run(self, operation: Op[int]) -> int:
+        given: object = None
+        while True:
+            try:
+                if isinstance(given, Exception):
+                    effect = operation.throw(given)
+                else:
+                    effect = operation.send(given)
+            except StopIteration as stop:
+                return stop.value
+            given = None
+            if isinstance(effect, Sleep):
+                self.clock.advance(effect.until - self.clock())
+            else:
+                given = self.answer(effect)
+
+    def answer(self, effect: Invoke) -> object:
+        if effect.address not in self.answers:
+            body = encode_route(self.route(), standard=True)
+            return reply_from(Command(0, body=body, flag=RESPONSE))
+        self.asked.append(effect.address)
+        found = self.answers[effect.address]
+        if isinstance(found, list):
+            found = found.pop(0) if len(found) > 1 else found[0]
+        if isinstance(found, RequestTimeoutError):
+            self.clock.advance(effect.deadline - self.clock())
+        if isinstance(found, int):
+            return reply_from(Command(0, {"offset": str(found)}, flag=RESPONSE))
+        return found
+
+
+BOTH = {0: MASTER, 1: SLAVE}
+GONE = ConnectFailedError("refused")
+
+
+def test_the_end_of_a_queue_is_asked_at_its_master_again_before_a_slave_that_may_be_behind() -> (
+    None
+):
+    world = Slow({MASTER: [GONE, GONE, 50], SLAVE: 40}, BOTH)
+    assert world.run(max_offset(world.instance, QUEUE, 104.0)) == 50
+    assert world.asked == [MASTER] * 3
+
+
+@pytest.mark.parametrize("failure", [GONE, RequestTimeoutError("silent")])
+def test_a_slave_tells_the_end_where_the_master_stays_away(failure) -> None:
+    world = Slow({MASTER: failure, SLAVE: 40}, BOTH)
+    assert world.run(max_offset(world.instance, QUEUE, 104.0)) == 40
+    assert world.clock() <= 104.0
+    assert world.asked[0] == MASTER
+    assert world.asked[-1] == SLAVE
+
+
+def test_nobody_waits_for_a_master_that_is_alone_or_not_there() -> None:
+    alone = Slow({MASTER: GONE}, {0: MASTER})
+    with pytest.raises(ConnectFailedError):
+        alone.run(max_offset(alone.instance, QUEUE, 104.0))
+    orphan = Slow({SLAVE: 40}, {1: SLAVE})
+    assert orphan.run(max_offset(orphan.instance, QUEUE, 104.0)) == 40
+    assert alone.clock() == orphan.clock() == 100.0
+
+
+def test_a_refusal_of_the_master_counts() -> None:
+    refusal = reply_from(Command(ResponseCode.SYSTEM_ERROR, remark="no", flag=RESPONSE))
+    world = Slow({MASTER: refusal, SLAVE: 40}, BOTH)
+    with pytest.raises(BrokerError, match="no"):
+        world.run(max_offset(world.instance, QUEUE, 104.0))
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (Command(0, body=b'{"attributes":{"cleanup.policy":"COMPACTION"}}'), True),
+        (Command(0, body=b'{"attributes":{"cleanup.policy":"DELETE"}}'), False),
+        (Command(0, body=b'{"attributes":{}}'), False),
+        (Command(0, body=b'{"topicName":"T"}'), False),
+        (Command(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="what?"), False),
+    ],
+)
+def test_whether_a_topic_is_compacted_is_asked(reply, expected) -> None:
+    reply.flag = RESPONSE
+    world = Slow({MASTER: reply_from(reply)}, {0: MASTER})
+    assert world.run(is_compacted(world.instance, QUEUE, 104.0)) is expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from contextlib import nullcontext
 
 import pytest
@@ -12,7 +13,9 @@ from rocketwire.core.process_queue import ProcessQueue
 from rocketwire.core.workload import SLICE, Limits, Work, Workload
 from rocketwire.message import MessageQueue
 from rocketwire.testing.virtual_clock import VirtualClock
-from rocketwire.wire.lazy_message import tried_again
+from rocketwire.wire.lazy_message import cut, tried_again
+from rocketwire.wire.message_fields import Source
+from rocketwire.wire.stored_message import encode_record
 
 
 class Bench:
@@ -312,6 +315,34 @@ def test_a_handler_that_hangs_loses_its_message_and_keeps_what_it_has_done():
     assert bench.workload.go_on(work) is None, "it has come back, too late"
     assert not bench.workload.finish(work)
     assert bench.take_offsets() == (0, [2]), "the others were not behind it"
+
+
+def test_bytes_count_as_stored_while_they_wait_and_as_they_are_once_decompressed():
+    bench = Bench(limits=Limits(queue_bytes=5000, bytes=9000))
+    queue, other = bench.queue(0), bench.queue(1)
+    packed = zlib.compress(bytes(6000))
+    source = Source(
+        b"".join(
+            encode_record(topic="T", body=packed, queue_offset=number, system_flag=1)
+            for number in range(4)
+        ),
+        queue.queue,
+    )
+    bench.workload.put(queue, cut(source).messages, 4)
+    bench.workload.put(other, [message(0)], 1)
+    assert bench.workload.full(queue) is None
+    first = bench.take()
+    assert len(first.messages[0].body) == 6000
+    assert "bytes are held of it" in bench.workload.full(queue)
+    assert bench.workload.full(other) is None
+    bench.take()
+    second = bench.take()
+    assert len(second.messages[0].body) == 6000
+    assert "bytes are held altogether" in bench.workload.full(other)
+    for work in (first, second):
+        bench.workload.finish(work)
+    assert bench.workload.full(queue) is None
+    assert bench.workload.full(other) is None
 
 
 def test_a_message_that_a_handler_has_just_begun_is_not_taken_from_it():

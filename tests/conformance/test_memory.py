@@ -1,0 +1,75 @@
+"""A few kilobytes may become many megabytes: no reader holds more than a few of them at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+
+import pytest
+from tests.embedded.wire_client import WireClient, send_ext
+
+from rocketwire.embedded import EmbeddedCluster
+from rocketwire.wire.codes import RequestCode
+
+COUNT = 14
+#: What Python, the client and Arrow take by themselves is in it: about 110 MB.
+LIMIT_MB = 400
+BODY = 60 * 1024 * 1024
+
+READER = """
+from rocketwire import Reader
+with Reader(name_server) as reader:
+    sizes = [len(message.body) for message in reader.read(topic)]
+"""
+CONSUMER = """
+from rocketwire import Consumer
+sizes = []
+consumer = Consumer(name_server, group="memory", start="earliest", workers=1).subscribe(topic)
+def handle(message):
+    sizes.append(len(message.body))
+    if len(sizes) == count:
+        consumer.stop()
+consumer.run(handle)
+"""
+COLUMNS = """
+from rocketwire import Reader
+from rocketwire.columns import read_batches
+sizes = []
+with Reader(name_server) as reader:
+    for batch in read_batches(reader, topic, columns=["body", "undecodable"]):
+        assert batch.nbytes <= 64 * 1024 * 1024 + 1000
+        sizes += [len(body.as_buffer()) for body in batch.column("body")]
+"""
+
+
+@pytest.fixture(scope="module")
+def bombs() -> Iterator[tuple[str, str]]:
+    body = zlib.compress(bytes(BODY))
+    with EmbeddedCluster(brokers=1) as cluster:
+        cluster.create_topic("bombs", 1)
+        with WireClient(cluster.brokers[0].address) as client:
+            for _ in range(COUNT):
+                ext = send_ext("bombs") | {"e": "0", "f": str(0x301)}
+                assert client.call(RequestCode.SEND_MESSAGE_V2, ext, body).code == 0
+        yield cluster.name_server, "bombs"
+
+
+@pytest.mark.parametrize(
+    "program", [READER, CONSUMER, COLUMNS], ids=["reader", "consumer", "columns"]
+)
+def test_memory_is_bounded_whatever_bodies_become(bombs, program):
+    name_server, topic = bombs
+    lines = f"""
+import resource
+name_server, topic, count = {name_server!r}, {topic!r}, {COUNT}
+{program}
+assert sizes == [{BODY}] * count, sizes
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", lines], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert int(found.stdout) < LIMIT_MB
