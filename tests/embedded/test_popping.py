@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -398,3 +400,83 @@ def test_a_shutdown_ends_a_wait_for_messages(brokers: int) -> None:
         thread.join(20)
         assert not thread.is_alive()
         assert "shut down while it waited" in str(failures[0])
+
+
+class Ledger:
+    """What may be received when, by the clock of the cluster."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.sent = 0
+        #: When each message that is not done with can be received (again).
+        self.visible: dict[str, float] = {}
+        self.tries: dict[str, int] = {}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_history_gives_each_message_to_one_member_at_a_time(seed: int) -> None:
+    chance, ledger = random.Random(seed), Ledger()
+    with (
+        EmbeddedCluster(brokers=2, retry_topic_v2=seed % 2 == 1) as cluster,
+        Producer(cluster.name_server) as producer,
+        ExitStack() as stack,
+    ):
+        cluster.create_topic("t", queues=2)
+        members = [
+            stack.enter_context(
+                SimpleConsumer(cluster.name_server, group="g", start="earliest").subscribe("t")
+            )
+            for _ in range(3)
+        ]
+        held: list[Any] = []
+        for _ in range(250):
+            act(chance, ledger, cluster, producer, members, held)
+        # In the end everything comes that is not done with, and nothing else.
+        cluster.clock.advance(1000)
+        ledger.now += 1000
+        while found := members[0].receive(wait=0.3):
+            for message in found:
+                del ledger.visible[message.text]
+            members[0].acknowledge(found)
+        assert ledger.visible == {}
+        assert ledger.sent > 30
+
+
+def act(
+    chance: random.Random, ledger: Ledger, cluster: EmbeddedCluster, producer: Producer,
+    members: list[SimpleConsumer], held: list[Any],
+) -> None:  # fmt: skip
+    """One random step, and what it does to the ledger."""
+    what = chance.choice(["send", "receive", "receive", "ack", "extend", "release", "wait"])
+    if what == "send":
+        producer.send(Message("t", f"m-{ledger.sent}"))
+        ledger.visible[f"m-{ledger.sent}"] = ledger.now
+        ledger.sent += 1
+    elif what == "receive":
+        invisible = chance.choice([5, 30, 100])
+        for message in chance.choice(members).receive(
+            chance.randint(1, 4), wait=0, invisible=invisible
+        ):
+            # It was nobody's: margins are for the real time that goes by meanwhile.
+            assert ledger.visible[message.text] <= ledger.now + 4
+            ledger.tries[message.text] = ledger.tries.get(message.text, 0) + 1
+            assert message.delivery_attempt == ledger.tries[message.text]
+            ledger.visible[message.text] = ledger.now + invisible
+            held.append(message)
+    elif what == "wait":
+        span = chance.choice([10, 50])
+        cluster.clock.advance(span)
+        ledger.now += span
+        held[:] = [m for m in held if ledger.visible[m.text] > ledger.now]
+    elif held:
+        message = held.pop(chance.randrange(len(held)))
+        if what == "ack":
+            message.ack()
+            del ledger.visible[message.text]
+        elif what == "release":
+            message.release(after=5)
+            ledger.visible[message.text] = ledger.now + 5
+        else:
+            message.extend(200)
+            ledger.visible[message.text] = ledger.now + 200
+            held.append(message)
