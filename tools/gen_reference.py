@@ -402,6 +402,11 @@ def commands() -> str:
             "`--option NAME=VALUE` (`-o`, any client setting) and `--config FILE`. Without them "
             "`NAMESRV_ADDR`, `rocketwire.toml` in the current folder, "
             "`~/.config/rocketwire/config.toml`, and at last `127.0.0.1:9876` count. "
+            "A `rocketwire.toml` in the current folder may have come with a checkout: the commands "
+            "say on standard error that they read it, and it may name servers and harmless settings "
+            "only. Paths (`status`, `telemetry`, `offsets_folder`, `credentials_file`), TLS and "
+            "credentials in it are an error; they belong into the environment, into "
+            "`~/.config/rocketwire/config.toml`, or into a file given with `--config`. "
             "`--json` writes JSON for programs; `--debug` shows the traceback of a failure.\n"
         ),
         table(

@@ -199,7 +199,11 @@ def _same(value: Any) -> Any:
 
 
 def option(default: Any, parse: Callable[[Any], Any], text: str, **more: Any) -> Any:
-    """A field with its parser and the words for the reference page."""
+    """A field with its parser and the words for the reference page.
+
+    ``trusted=True`` marks what can read, replace or reveal something: paths, keys, encryption. Such
+    settings are taken only from where the user put them, see ``needs_trust``.
+    """
     return field(default=default, metadata={"parse": parse, "help": text, **more})
 
 
@@ -220,9 +224,11 @@ class ClientConfig:
         None, text_or_none, "namespace (v2, since 5.2), sent beside names"
     )
     credentials: CredentialsSource | None = option(
-        None, _credentials, "keys, or a function giving them", secret=True
+        None, _credentials, "keys, or a function giving them", secret=True, trusted=True
     )
-    tls: Tls | None = option(None, _tls, "encrypt connections; the server's name is verified")
+    tls: Tls | None = option(
+        None, _tls, "encrypt connections; the server's name is verified", trusted=True
+    )
     address_map: AddressMap | None = option(
         None, _address_map, "advertised address -> address to use instead (mapping or function)"
     )
@@ -292,10 +298,13 @@ class ProducerConfig(ClientConfig):
     selector: Any = option(None, _same, "the default strategy: a selector, or its name")
     trace: str | None = option(None, _trace, "send message traces (True, or a trace topic)")
     status: str | None = option(
-        None, text_or_none, "a file in which a running producer shows its health"
+        None, text_or_none, "a file in which a running producer shows its health", trusted=True
     )
     telemetry: TelemetryConfig | None = option(
-        None, as_telemetry, "a folder that gets one JSON line per attempt (or TelemetryConfig)"
+        None,
+        as_telemetry,
+        "a folder that gets one JSON line per attempt (or TelemetryConfig)",
+        trusted=True,
     )
     shutdown_timeout: float = option(10.0, seconds, "how long shutdown waits for what is in flight")
 
@@ -354,6 +363,15 @@ _SCATTERED: Final = {
     "accesskey", "secretkey", "securitytoken", "credentialsfile",
     "tlscafile", "tlscertfile", "tlskeyfile", "tlskeypassword", "tlsverify", "tlsservername",
 }  # fmt: skip
+
+
+def needs_trust(kind: type[ClientConfig], name: str) -> bool:
+    """Whether a setting may come only from a source that the user chose."""
+    key = canonical(name)
+    return key in _SCATTERED or any(
+        spec.metadata.get("trusted") and canonical(spec.name) == key
+        for spec in dataclasses.fields(kind)
+    )
 
 
 def from_mapping(

@@ -98,7 +98,9 @@ class ConsumerConfig(ClientConfig):
     handler_timeout: float = option(900.0, seconds, "a handler is reported as hung after this")
     drain_timeout: float = option(5.0, seconds, "how long a lost queue waits for its handlers")
     shutdown_timeout: float = option(10.0, seconds, "how long stopping waits for handlers")
-    offsets_folder: str | None = option(None, text_or_none, "where broadcasting keeps its offsets")
+    offsets_folder: str | None = option(
+        None, text_or_none, "where broadcasting keeps its offsets", trusted=True
+    )
     trace: str | None = option(None, _trace, "send message traces (True, or a trace topic)")
 
     def __post_init__(self) -> None:

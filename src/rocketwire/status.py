@@ -2,7 +2,8 @@
 
 It is JSON: ``time`` (seconds since 1970), ``pid``, ``client_id``, ``group``, ``version``,
 ``health`` (what ``health()`` gives, with moments in seconds since 1970) and ``stats`` (what
-``stats()`` gives). It is replaced as a whole, about once a second, and deleted at shutdown.
+``stats()`` gives). It is replaced as a whole, about once a second, and deleted at shutdown. What is
+no status file is never replaced: a wrong path must cost nobody a file.
 
 A thread of its own writes it, not the one that sends heartbeats: a file system that hangs must
 hold up nothing but this.
@@ -31,6 +32,8 @@ _log = logging.getLogger("rocketwire.status")
 _INTERVAL: Final = 1.0
 #: A status that was not renewed for this long tells of nobody who lives.
 STALE: Final = 10.0
+
+_LARGEST: Final = 64 * 1024 * 1024
 
 Status = dict[str, Any]
 
@@ -130,6 +133,11 @@ class StatusFile:
         if self.path is None:
             self._wanted.parent.mkdir(parents=True, exist_ok=True)
             self.path = self._free_path()
+        if os.path.lexists(self.path) and _read(self.path) is None:
+            raise FileExistsError(
+                "there is something that is no status file, and it is left alone: "
+                "give status another path, or move it away"
+            )
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.{id(self):x}")
         try:
             draft.write_text(json.dumps(status), encoding="utf-8")
@@ -192,11 +200,15 @@ def _is_running(pid: int) -> bool:
 def _read(path: Path) -> Status | None:
     """A status, or None where there is no file, or something else in it."""
     try:
+        # Neither a pipe, which would wait for a writer, nor something that fills the memory.
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            return None
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(content, dict):
         return None
     moment, pid, client = content.get("time"), content.get("pid"), content.get("client_id")
     is_status = isinstance(moment, (int, float)) and isinstance(pid, int) and pid > 0
-    return content if is_status and isinstance(client, str) else None
+    has_parts = isinstance(content.get("health"), list) and isinstance(content.get("stats"), dict)
+    return content if is_status and has_parts and isinstance(client, str) else None

@@ -147,9 +147,6 @@ def test_the_path_of_a_producer_that_is_gone_is_taken_over(tmp_path: Path) -> No
     for left in (
         json.dumps(status("old", pid=gone.pid)),
         json.dumps(status("old", time=time.time() - 60)),
-        "no JSON",
-        "[]",
-        '{"time": "soon", "pid": -1}',
     ):
         path.write_text(left)
         look = Look("new")
@@ -210,3 +207,38 @@ def test_a_status_is_alive_only_while_it_is_fresh_and_its_process_runs() -> None
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(60)
     assert not is_alive(made | {"pid": gone.pid})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"precious",
+        b"\xff\xfe",
+        b"[]",
+        b'{"half": ',
+        b'{"time": "soon", "pid": -1}',
+        b'{"time": 1, "pid": 1, "client_id": "x"}',
+        b"[" * 100_000,
+    ],
+)
+def test_only_a_status_file_is_replaced_or_deleted(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "status.json"
+    path.write_bytes(content)
+    written(path, Look()).stop()
+    assert path.read_bytes() == content
+    assert "is no status file" in caplog.text
+
+
+def test_what_takes_the_place_of_a_status_file_is_left_alone(tmp_path: Path) -> None:
+    path, look = tmp_path / "status.json", Look()
+    file = written(path, look)
+    path.unlink()
+    path.mkdir()
+    calls = look.calls
+    while look.calls < calls + 2:
+        time.sleep(0.01)
+    file.stop()
+    assert path.is_dir()

@@ -2,7 +2,9 @@
 
 Settings come from the command line, ``ROCKETWIRE_*`` and ``NAMESRV_ADDR`` in the environment, and
 a file, strongest first. The file is the first of ``--config``, ``rocketwire.toml`` here, and
-``~/.config/rocketwire/config.toml``.
+``~/.config/rocketwire/config.toml``. The one in the current folder may have come with a checkout
+or a download: it can say where the cluster is and how to talk to it, but name no path, key or
+certificate.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ from rich.console import Console
 
 from rocketwire.cli import failures
 from rocketwire.cli.output import make_console, to_json
-from rocketwire.config import ClientConfig, ProducerConfig, ReaderConfig, canonical, from_mapping
+from rocketwire.config import (
+    ClientConfig,
+    ProducerConfig,
+    ReaderConfig,
+    canonical,
+    from_mapping,
+    needs_trust,
+)
 from rocketwire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Where ``rocketwire cluster`` listens, so that the first try needs no address.
 DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
+#: Settings that come with a folder.
+FOLDER_FILE: Final = Path("rocketwire.toml")
 _CONNECTION: Final = "Connection"
 _OUTPUT: Final = "Output"
 _SCATTERED_PREFIXES: Final = ("tls", "accesskey", "secretkey", "securitytoken", "credentialsfile")
@@ -105,6 +116,10 @@ class Invocation:
         if not self.as_json:
             self.errors.print(text, markup=False)
 
+    def remark(self, kind: str, text: str) -> None:
+        """Something that must be said, on standard error; in JSON mode a line of JSON."""
+        self.errors.print(to_json({kind: text}) if self.as_json else text, markup=False)
+
 
 def _environment() -> dict[str, str]:
     """What the environment says, by canonical name; it is stronger than the file."""
@@ -117,16 +132,46 @@ def _environment() -> dict[str, str]:
     return found
 
 
-def read_settings_file(path: Path | None) -> dict[str, Any]:
-    """The settings of a file, or of the first of the usual ones that exists.
+def _settings(here: Invocation, given: Path | None) -> dict[str, Any]:
+    """The settings of the first file that there is; says so where it is the current folder's."""
+    if given is not None:
+        return read_settings_file(given)
+    if FOLDER_FILE.is_file():
+        found = read_folder_file()
+        here.remark("settings_file", f"settings from {FOLDER_FILE.absolute()}")
+        return found
+    return read_settings_file(_own_file()) if _own_file().is_file() else {}
+
+
+def read_folder_file() -> dict[str, Any]:
+    """The settings of ``rocketwire.toml`` in the current folder, which are not trusted.
+
+    Raises:
+        ConfigError: as ``read_settings_file``, or it has a setting that needs trust.
+    """
+    content = read_settings_file(FOLDER_FILE)
+    refused = [name for name in content if _needs_trust(name)]
+    if refused:
+        raise ConfigError(
+            f"{FOLDER_FILE.absolute()}: {', '.join(refused)}: paths, TLS and credentials are not "
+            "taken from the current folder's file, which may be anybody's; if it is yours, give "
+            f"--config {FOLDER_FILE}, or put them into {_own_file()}"
+        )
+    return content
+
+
+def _needs_trust(name: str) -> bool:
+    from rocketwire.consumer_config import ConsumerConfig
+
+    return needs_trust(ProducerConfig, name) or needs_trust(ConsumerConfig, name)
+
+
+def read_settings_file(path: Path) -> dict[str, Any]:
+    """The settings of a file that the user chose.
 
     Raises:
         ConfigError: it can't be read, or has an unknown setting.
     """
-    usual = (Path("rocketwire.toml"), _home() / "rocketwire" / "config.toml")
-    path = path or next((p for p in usual if p.is_file()), None)
-    if path is None:
-        return {}
     try:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -138,8 +183,9 @@ def read_settings_file(path: Path | None) -> dict[str, Any]:
     return content
 
 
-def _home() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+def _own_file() -> Path:
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return home / "rocketwire" / "config.toml"
 
 
 def parse_options(pairs: Iterable[str]) -> dict[str, Any]:
@@ -197,7 +243,8 @@ _connection_options: Final = {
             Path | None,
             typer.Option(
                 "--config", metavar="FILE", rich_help_panel=_CONNECTION,
-                help="Settings file. Default: rocketwire.toml, ~/.config/rocketwire/config.toml.",
+                help="Settings file. Default: rocketwire.toml (there without paths, TLS and keys), "
+                "~/.config/rocketwire/config.toml.",
             ),
         ],
         None,
@@ -278,7 +325,7 @@ def _begin(chosen: Mapping[str, Any]) -> Invocation:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     here = Invocation(as_json=chosen["json"])
     if "config" in chosen:
-        here.file = read_settings_file(chosen["config"])
+        here.file = _settings(here, chosen["config"])
         here.given = parse_options(chosen["option"] or ())
         if chosen["name_server"]:
             here.given["name_servers"] = chosen["name_server"]

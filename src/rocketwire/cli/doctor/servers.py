@@ -188,6 +188,8 @@ def report_credentials(report: Report, who: str, remark: str) -> None:
         f"credentials at {who}",
         f"refused: {told}",
         means,
-        "-o access_key=... -o secret_key=... (or ROCKETWIRE_ACCESS_KEY, ROCKETWIRE_SECRET_KEY)",
+        "give ROCKETWIRE_ACCESS_KEY and ROCKETWIRE_SECRET_KEY in the environment, or "
+        "credentials_file (JSON) or access_key and secret_key in ~/.config/rocketwire/config.toml; "
+        "-o access_key=... works, too, but all users of this machine see it in ps",
         "on the server: plain_acl.yml (4.x), or mqadmin createUser / createAcl (5.x)",
     )
