@@ -141,7 +141,16 @@ def test_paths_tls_and_credentials_are_not_taken_from_the_current_folder(
     assert str(tmp_path / "rocketwire.toml") in done.err
     assert name in done.err
     assert "--config rocketwire.toml" in done.err
-    assert list(read_settings_file(tmp_path / "rocketwire.toml")) == [name]
+
+
+def test_a_file_that_the_user_names_may_hold_them(tmp_path):
+    path = tmp_path / "rocketwire.toml"
+    path.write_text('access_key = "a"\nsecret_key = "b"\nstatus = "s.json"\ntls_verify = false\n')
+    settings = Invocation(file=read_settings_file(path)).settings(ProducerConfig)
+    config = from_mapping(ProducerConfig, settings)
+    assert config.credentials.access_key == "a"
+    assert config.status == "s.json"
+    assert not config.tls.verify
 
 
 def test_every_setting_that_needs_trust_is_in_the_table():

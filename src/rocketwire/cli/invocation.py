@@ -149,7 +149,8 @@ def read_folder_file() -> dict[str, Any]:
     Raises:
         ConfigError: as ``read_settings_file``, or it has a setting that needs trust.
     """
-    content = read_settings_file(FOLDER_FILE)
+    content = _parsed(FOLDER_FILE)
+    # Before the values are looked at: that would open the files that they name.
     refused = [name for name in content if _needs_trust(name)]
     if refused:
         raise ConfigError(
@@ -157,7 +158,7 @@ def read_folder_file() -> dict[str, Any]:
             "taken from the current folder's file, which may be anybody's; if it is yours, give "
             f"--config {FOLDER_FILE}, or put them into {_own_file()}"
         )
-    return content
+    return _checked(FOLDER_FILE, content)
 
 
 def _needs_trust(name: str) -> bool:
@@ -172,10 +173,17 @@ def read_settings_file(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: it can't be read, or has an unknown setting.
     """
+    return _checked(path, _parsed(path))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"the settings file {path} can't be read: {error}") from None
+
+
+def _checked(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     try:
         _check_names(content)
     except ConfigError as error:
