@@ -173,14 +173,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
         driver, in_flight = self._driver, self._in_flight
-        attempt = self._sender.start(
-            message,
-            SendMode.ASYNC,
-            queue=queue,
-            selector=selector,
-            argument=argument,
-            timeout=timeout,
-        )
+        attempt = self._sender.start(message, SendMode.ASYNC, queue, selector, argument, timeout)
         waiter = AwaitedSend(attempt, driver.loop.create_future())
         waiter.begin(driver)
         in_flight.awaited += 1
@@ -214,14 +207,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._burst >= SingleSubmitter.burst:
             await self._take_turns()
         sender, driver = self._sender, self._driver
-        attempt = sender.start(
-            message,
-            SendMode.ONEWAY,
-            queue=queue,
-            selector=selector,
-            argument=argument,
-            timeout=timeout,
-        )
+        attempt = sender.start(message, SendMode.ONEWAY, queue, selector, argument, timeout)
         if not driver.write_oneway(attempt):
             await Awaited(driver, sender.oneway(attempt))
 

@@ -70,13 +70,7 @@ class SingleSubmitter:
             count, room = size
         try:
             attempt = self._sender.start(
-                message,
-                SendMode.ASYNC,
-                queue=queue,
-                selector=selector,
-                argument=argument,
-                timeout=timeout,
-                is_accepted=True,
+                message, SendMode.ASYNC, queue, selector, argument, timeout, is_accepted=True
             )
         except BaseException:
             in_flight.give_back(count, room)

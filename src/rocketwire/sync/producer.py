@@ -180,14 +180,7 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             self._make_ready()
-        attempt = self._sender.start(
-            message,
-            SendMode.BLOCKING,
-            queue=queue,
-            selector=selector,
-            argument=argument,
-            timeout=timeout,
-        )
+        attempt = self._sender.start(message, SendMode.BLOCKING, queue, selector, argument, timeout)
         return self._driver.send(attempt)
 
     def send_oneway(
@@ -207,14 +200,7 @@ class Producer(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             self._make_ready()
-        attempt = self._sender.start(
-            message,
-            SendMode.ONEWAY,
-            queue=queue,
-            selector=selector,
-            argument=argument,
-            timeout=timeout,
-        )
+        attempt = self._sender.start(message, SendMode.ONEWAY, queue, selector, argument, timeout)
         self._driver.send_oneway(attempt)
 
     def submit(

@@ -156,13 +156,7 @@ class SingleSubmitter:
             group = in_flight.enter()
         try:
             attempt = self._sender.start(
-                message,
-                SendMode.ASYNC,
-                queue=queue,
-                selector=selector,
-                argument=argument,
-                timeout=timeout,
-                is_accepted=True,
+                message, SendMode.ASYNC, queue, selector, argument, timeout, is_accepted=True
             )
         except BaseException:
             in_flight.give_back(count, size)

@@ -27,6 +27,11 @@ _DIGITS: Final = 13
 _BORN_FIELD: Final = b"\x00\x01g\x00\x00\x00\x0d"
 
 
+def born_digits(born_ms: int) -> bytes:
+    """A time of birth in ms, as it stands in a header."""
+    return b"%013d" % born_ms
+
+
 def send_fields(
     *,
     group: str,
@@ -79,11 +84,13 @@ class SendTemplate:
         request_flag: int,
         system_flag: int,
         flag: int,
-        born_ms: int,
+        born: bytes,
         properties: bytes,
         body_size: int,
     ) -> bytes:
         """Length, header kind and header of the request for one message or one batch.
+
+        ``born`` is the time of birth as ``born_digits`` writes it.
 
         Raises:
             LocalProtocolError: the request fits into no frame.
@@ -105,7 +112,7 @@ class SendTemplate:
             total, _BINARY | (_FIXED + ext), self._code, _PYTHON, CLIENT_VERSION, opaque,
             request_flag, 0, ext,
         )  # fmt: skip
-        return b"%b%b%013d%b%b" % (start, prefix, born_ms, field, properties)
+        return b"".join((start, prefix, born, field, properties))
 
     def _prefix(self, system_flag: int, flag: int) -> bytes:
         if len(self._by_flags) > 64:

@@ -6,7 +6,7 @@ from rocketwire import LocalProtocolError
 from rocketwire.wire.codes import CLIENT_VERSION, Language, RequestCode
 from rocketwire.wire.command import ONEWAY, Command, decode_command, encode_command
 from rocketwire.wire.framing import MAX_FRAME
-from rocketwire.wire.send_request import SendTemplate, send_fields
+from rocketwire.wire.send_request import SendTemplate, born_digits, send_fields
 
 _BORN = 1_700_000_000_123
 
@@ -34,7 +34,9 @@ def _head(
     properties: bytes = b"",
     body: bytes = b"x",
 ) -> bytes:
-    return template.head(opaque, request_flag, system_flag, flag, born_ms, properties, len(body))
+    return template.head(
+        opaque, request_flag, system_flag, flag, born_digits(born_ms), properties, len(body)
+    )
 
 
 @pytest.mark.parametrize("batch", [False, True])

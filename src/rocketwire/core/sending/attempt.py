@@ -89,7 +89,7 @@ class SendAttempt:
     """
 
     __slots__ = (
-        "allowance", "batch", "began", "body", "born_ms", "deadline", "entry", "epoch", "history",
+        "allowance", "batch", "began", "body", "born", "deadline", "entry", "epoch", "history",
         "message", "mode", "place", "properties", "route", "sender", "system_flag", "target",
         "timeout", "written_at",
     )  # fmt: skip
@@ -111,7 +111,8 @@ class SendAttempt:
     #: Where this attempt goes, and by which route that was decided.
     target: SendTarget | None
     route: TopicEntry | None
-    born_ms: int
+    #: The time of birth, as it stands in a header.
+    born: bytes
     #: When the attempt began, and until when it may take.
     began: float
     deadline: float
@@ -140,7 +141,7 @@ class SendAttempt:
             flag,
             self.system_flag,
             self.message.flag if self.batch is None else 0,
-            self.born_ms,
+            self.born,
             self.properties,
             len(self.body),
         )

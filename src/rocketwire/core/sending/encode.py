@@ -22,6 +22,7 @@ from rocketwire.wire.send_properties import (
     encode_fields,
     namespace_field,
 )
+from rocketwire.wire.send_request import born_digits
 
 #: Fields of this size fit whatever the id adds to them.
 _SURELY_FITS: Final = MAX_PROPERTIES_BYTES - 64
@@ -69,7 +70,7 @@ class Encoder:
         #: Bytes of a message in a batch beyond its body and its fields.
         self.item_overhead = ITEM_OVERHEAD + len(ID_NAME) + len(ids.prefix) + 12 + len(ID_END)
         #: The millisecond of birth, how ids made in it begin, and until when it surely lasts.
-        self._moment = (-1, b"", NEVER)
+        self._moment = (b"", b"", NEVER)
 
     # -- one message ------------------------------------------------------------------------
 
@@ -83,13 +84,13 @@ class Encoder:
         fields = encode_fields(message)
         if self._namespace or len(fields) > _SURELY_FITS:
             fields = self.fields(message)
-        born_ms, id_start, until = self._moment
+        born, id_start, until = self._moment
         if now >= until:
-            born_ms, id_start = self._look_at_clock(now)
+            born, id_start = self._look_at_clock(now)
         number = self._next_number()
         attempt.message = message
         attempt.batch = None
-        attempt.born_ms = born_ms
+        attempt.born = born
         attempt.properties = b"".join(
             (id_start, _HIGH_DIGITS[number >> 8 & 0xFF], _LOW_DIGITS[number & 0xFF], fields)
         )
@@ -101,7 +102,7 @@ class Encoder:
                 message.body, self._compression, self._level
             )
 
-    def _look_at_clock(self, now: float) -> tuple[int, bytes]:
+    def _look_at_clock(self, now: float) -> tuple[bytes, bytes]:
         """The present moment, kept for as long as the time of day has the same millisecond.
 
         Looking for every message would cost 0.2 µs. The last µs of a moment is not trusted,
@@ -110,8 +111,9 @@ class Encoder:
         wall = self._wall()
         born_ms = int(wall * 1000)
         id_start = ID_NAME + self._ids.head_at(born_ms).encode()
-        self._moment = (born_ms, id_start, now + (born_ms + 1) / 1000 - wall - 1e-6)
-        return born_ms, id_start
+        born = born_digits(born_ms)
+        self._moment = (born, id_start, now + (born_ms + 1) / 1000 - wall - 1e-6)
+        return born, id_start
 
     def fields(self, message: Message) -> bytes:
         """The encoded properties of a checked message but its id.
@@ -162,7 +164,7 @@ class Encoder:
         attempt.batch = Batch(kept, ids, tuple(key for key in keys if key is not None))
         attempt.body = body
         attempt.system_flag = 0
-        attempt.born_ms = int(self._wall() * 1000)
+        attempt.born = born_digits(int(self._wall() * 1000))
         attempt.properties = self._namespace + (b"" if first.wait_store_ok else NO_WAIT)
 
     def _items(

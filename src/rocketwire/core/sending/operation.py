@@ -31,6 +31,7 @@ from rocketwire.message import SendResult
 from rocketwire.wire.codes import STORED, ResponseCode, error_for
 from rocketwire.wire.command import Reply
 from rocketwire.wire.headers import decode_send_reply
+from rocketwire.wire.send_request import born_digits
 
 if TYPE_CHECKING:
     from rocketwire.core.sending.sender import Sender
@@ -164,7 +165,7 @@ def _next(before: SendAttempt, history: SendHistory) -> SendAttempt:
     attempt.system_flag = before.system_flag
     attempt.place = before.place
     attempt.timeout = before.timeout
-    attempt.born_ms = before.born_ms
+    attempt.born = before.born
     attempt.history = history
     attempt.target = attempt.route = None
     attempt.written_at = NEVER
@@ -191,7 +192,7 @@ def _aim(
         assert history is not None
         raise history.give_up(attempt, sender.instance.clock(), error) from error
     attempt.deadline = sender.chooser.limit(attempt, route, now, deadline, tries_left)
-    attempt.born_ms = int(sender.instance.wall() * 1000)
+    attempt.born = born_digits(int(sender.instance.wall() * 1000))
 
 
 def _locate(

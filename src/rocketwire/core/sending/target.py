@@ -49,7 +49,7 @@ class SendTarget:
         """The head of a request that no template can make."""
         fields = self._fields | {
             "f": str(attempt.system_flag),
-            "g": str(attempt.born_ms),
+            "g": str(int(attempt.born)),
             "h": str(attempt.flag),
             "i": attempt.properties.decode(),
         }
