@@ -138,20 +138,18 @@ class BatchSubmitter(SingleSubmitter):
     ) -> Delivery | None:
         """Hand a message over; None if there is no room for it now. A list travels as it is."""
         batches, in_flight = self._accumulator, self._in_flight
-        if (
-            type(message) is not Message
-            or queue is not None
-            or selector is not None
-            or argument is not None
-            or not batches.accepts(message)
-        ):
+        fields = None
+        if type(message) is Message and queue is None and selector is None and argument is None:
+            fields = batches.accept(message)
+        if type(message) is not Message or fields is None:
             return super().submit(message, queue, selector, argument, timeout, size)
         if size is None:
             size = (1, len(message.body))
             if not in_flight.take(*size):
                 return None
         try:
-            batch, place, is_new = batches.add(message, self._sender.check_timeout(timeout))
+            limit = self._sender.check_timeout(timeout)
+            batch, place, is_new = batches.add(message, fields, limit)
         except BaseException:
             in_flight.give_back(*size)
             raise

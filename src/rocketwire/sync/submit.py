@@ -205,18 +205,14 @@ class BatchSubmitter(SingleSubmitter):
         timeout: float | str | None,
     ) -> Delivery:
         """Hand a message over, when there is room for it; a list travels as it is."""
-        batches = self._accumulator
-        if (
-            type(message) is not Message
-            or queue is not None
-            or selector is not None
-            or argument is not None
-            or not batches.accepts(message)
-        ):
+        batches, fields = self._accumulator, None
+        if type(message) is Message and queue is None and selector is None and argument is None:
+            fields = batches.accept(message)
+        if type(message) is not Message or fields is None:
             return super().submit(message, queue, selector, argument, timeout)
         self._wait_for_room(1, len(message.body), timeout)
         try:
-            batch, place, is_new = batches.add(message, self._sender.check_timeout(timeout))
+            batch, place, is_new = batches.add(message, fields, self._sender.check_timeout(timeout))
         except BaseException:
             self.in_flight.give_back(1, len(message.body))
             raise

@@ -9,18 +9,73 @@ from __future__ import annotations
 from typing import Final
 
 from rocketwire.message import Message
+from rocketwire.wire.properties import RESERVED
+
+#: True of text that needs no further look: no separator, no lone surrogate, nothing unprintable.
+_is_ordinary: Final = str.isprintable
+#: The first character of ordinary text that is not blank.
+_FIRST_VISIBLE: Final = "!"
 
 #: What stands before the unique id, and behind it.
 ID_NAME: Final = b"UNIQ_KEY\x01"
 ID_END: Final = b"\x02"
 
 
-def encode_fields(message: Message) -> bytes:
-    """All properties of a checked message but its id.
+def are_ordinary(properties: dict[str, str]) -> bool:
+    """Whether properties need no closer look: free names, and ordinary text that is not blank.
 
-    Written out rather than as a loop over names: every message passes here, and most have a tag, a
-    key and a few properties.
+    Printable text is blank only if it is empty or begins with a blank, so that the least of the
+    names and of the values tell it of all.
     """
+    try:
+        return (
+            RESERVED.isdisjoint(properties)
+            and _is_ordinary("".join([*properties, *properties.values()]))
+            and min(properties) >= _FIRST_VISIBLE
+            and min(properties.values()) >= _FIRST_VISIBLE
+        )
+    except TypeError:  # some of it is no text
+        return False
+
+
+def encode_ordinary(message: Message) -> bytes | None:
+    """As ``encode_fields`` for a message that was not checked; None: check it, and encode it so.
+
+    Most messages have a tag, a key and a few properties of printable text. Those are checked while
+    they are encoded, by one call of the interpreter for each field.
+    """
+    tags, keys, properties = message.tags, message.keys, message.raw_properties
+    if tags is None:
+        text = ""
+    elif type(tags) is str and tags and _is_ordinary(tags):
+        text = f"TAGS\x01{tags}\x02"
+    else:
+        return None
+    if keys is not None:
+        if type(keys) is not str or not keys or not _is_ordinary(keys):
+            return None
+        text += f"KEYS\x01{keys}\x02"
+    sharding_key = message.sharding_key
+    if sharding_key is not None:
+        if type(sharding_key) is not str or not sharding_key or not _is_ordinary(sharding_key):
+            return None
+        text += f"__SHARDINGKEY\x01{sharding_key}\x02"
+    if (
+        message.delay_level
+        or message.deliver_at is not None
+        or message.flag
+        or message.wait_store_ok is not True
+    ):
+        return None
+    if properties is not None:
+        if not are_ordinary(properties):
+            return None
+        text += "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    return text.encode()
+
+
+def encode_fields(message: Message) -> bytes:
+    """All properties of a checked message but its id."""
     tags, keys = message.tags, message.keys
     if tags is None:
         text = "" if keys is None else f"KEYS\x01{keys}\x02"

@@ -6,7 +6,7 @@ lone message is not delayed at all), or when its first message has waited for ``
 is sent as one request by the policy of every send, retried as the same batch, and each message
 gets its own result, or the error with the outcome of its batch.
 
-What can't be in a batch, or is better off alone, is not accepted: ``accepts`` says which. How much
+What can't be in a batch, or is better off alone, is not accepted: ``accept`` says which. How much
 may be waiting in all is decided by the in-flight limit of the shell.
 """
 
@@ -24,7 +24,6 @@ from rocketwire.core.sending.flush import left_to_parent
 from rocketwire.core.sending.order import PATIENCE, KeySlot, not_sent_after
 from rocketwire.core.sending.results import share
 from rocketwire.core.sending.sender import Sender
-from rocketwire.core.sending.validate import check_message, travels_alone
 from rocketwire.errors import BrokerError, Outcome, RouteError, SendFailedError
 from rocketwire.hooks import call_hooks
 from rocketwire.message import Message, MessageQueue, SendResult
@@ -148,7 +147,7 @@ class Accumulator:
         self._clock = sender.instance.clock
         self._lock = sender.instance.surroundings.make_lock()
         self._kinds: dict[Kind, BatchKind] = {}
-        self._max_size = config.max_message_size
+        self._announces = bool(sender.hooks.before_send)
         self._is_default = sender.default_selector is best_queue
         #: Bodies are shorter than this: a larger one is worth compressing, which a batch is not.
         self._largest: Final = min(settings.size, config.compress_over or settings.size)
@@ -161,8 +160,8 @@ class Accumulator:
 
     # -- taking messages in -----------------------------------------------------------------
 
-    def accepts(self, message: Message) -> bool:
-        """Whether a message may travel in a batch.
+    def accept(self, message: Message) -> bytes | None:
+        """The encoded properties of a message that may travel in a batch; None: it travels alone.
 
         Not if it is delayed or large, or if its topic takes no batches, or if the strategy that
         chooses its queue looks at each message.
@@ -170,30 +169,28 @@ class Accumulator:
         Raises:
             InvalidMessageError: it may not travel at all.
         """
-        check_message(message, self._max_size)
+        fields = self._sender.encoder.checked_fields(message)
         topic = message.topic
-        return (
-            len(message.body) < self._largest
-            and topic not in self._single
-            and not topic.startswith(RETRY_PREFIX)
-            and not travels_alone(message)
-            and (self._is_default or message.sharding_key is not None)
-        )
+        if (
+            len(message.body) >= self._largest
+            or topic in self._single
+            or message.delay_level
+            or message.deliver_at is not None
+            or (not self._is_default and message.sharding_key is None)
+            or topic.startswith(RETRY_PREFIX)
+        ):
+            return None
+        return fields
 
-    def add(self, message: Message, timeout: float) -> tuple[OpenBatch, int, bool]:
-        """Put an accepted message into the open batch of its kind.
+    def add(self, message: Message, fields: bytes, timeout: float) -> tuple[OpenBatch, int, bool]:
+        """Put a message into the open batch of its kind; ``fields`` are from ``accept``.
 
         Returns:
             The batch, the message's place in it, and whether the batch is new: the caller then
             has to run ``deliver``.
-
-        Raises:
-            InvalidMessageError: its properties are too large.
         """
-        sender = self._sender
-        if sender.hooks.before_send:
-            call_hooks(sender.hooks.before_send, message)
-        fields = sender.encoder.fields(message)
+        if self._announces:
+            call_hooks(self._sender.hooks.before_send, message)
         size = len(message.body) + len(fields) + self._overhead
         key = message.sharding_key
         if key is None:

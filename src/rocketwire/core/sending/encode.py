@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.fault_entries import NEVER
+from rocketwire.core.naming import RETRY_PREFIX
 from rocketwire.core.sending.attempt import Batch, MessageIds, SendAttempt, as_texts
-from rocketwire.core.sending.validate import check_batch, check_message
+from rocketwire.core.sending.validate import check_batch, check_message, known_topics
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import Message
 from rocketwire.wire.batch import ITEM_OVERHEAD, encode_items
@@ -20,12 +21,14 @@ from rocketwire.wire.send_properties import (
     ID_NAME,
     NO_WAIT,
     encode_fields,
+    encode_ordinary,
     namespace_field,
 )
 from rocketwire.wire.send_request import born_digits
 
 #: Fields of this size fit whatever the id adds to them.
 _SURELY_FITS: Final = MAX_PROPERTIES_BYTES - 64
+_MESSAGES: Final = {Message}
 _NO_BODY_IS_SO_LARGE: Final = 1 << 62
 # The digits of an id from tables: a format that makes them takes twice as long.
 _HIGH_DIGITS: Final = [b"%02X" % number for number in range(256)]
@@ -80,10 +83,7 @@ class Encoder:
         Raises:
             InvalidMessageError: it breaks a rule.
         """
-        check_message(message, self._max_size)
-        fields = encode_fields(message)
-        if self._namespace or len(fields) > _SURELY_FITS:
-            fields = self.fields(message)
+        fields = self.checked_fields(message)
         born, id_start, until = self._moment
         if now >= until:
             born, id_start = self._look_at_clock(now)
@@ -115,14 +115,20 @@ class Encoder:
         self._moment = (born, id_start, now + (born_ms + 1) / 1000 - wall - 1e-6)
         return born, id_start
 
-    def fields(self, message: Message) -> bytes:
-        """The encoded properties of a checked message but its id.
+    def checked_fields(self, message: Message) -> bytes:
+        """The encoded properties of a message but its id.
 
         Raises:
-            InvalidMessageError: they are too large.
+            InvalidMessageError: it breaks a rule.
         """
-        fields = self._namespace + encode_fields(message)
-        if len(fields) > _SURELY_FITS:
+        fields = None
+        if message.topic in known_topics and 0 < len(message.body) <= self._max_size:
+            fields = encode_ordinary(message)
+        if fields is None:
+            check_message(message, self._max_size)
+            fields = encode_fields(message)
+        if self._namespace or len(fields) > _SURELY_FITS:
+            fields = self._namespace + fields
             self._check_size(len(fields))
         return fields
 
@@ -142,13 +148,31 @@ class Encoder:
         Raises:
             InvalidMessageError: they can't be one request.
         """
-        check_batch(messages, self._max_size)
-        self.joined(attempt, messages, list(map(self.fields, messages)))
+        fields = self._ordinary_fields(messages)
+        if fields is None:
+            check_batch(messages, self._max_size)
+            fields = list(map(self.checked_fields, messages))
+        self.joined(attempt, messages, fields)
         if len(attempt.body) > self._max_size:
             raise InvalidMessageError(
                 f"the batch has {len(attempt.body)} bytes encoded: at most {self._max_size} "
                 "(max_message_size); send fewer at once, or use send_many, which splits"
             )
+
+    def _ordinary_fields(self, messages: Sequence[Message]) -> list[bytes] | None:
+        """The encoded properties of a batch; None if any message in it needs a closer look."""
+        if self._namespace or set(map(type, messages)) != _MESSAGES:
+            return None
+        topic = messages[0].topic
+        if topic not in known_topics or topic.startswith(RETRY_PREFIX):
+            return None
+        sizes = [len(m.body) if m.topic == topic else 0 for m in messages]
+        if min(sizes) == 0 or max(sizes) > self._max_size:
+            return None
+        fields = list(map(encode_ordinary, messages))
+        if None in fields or max(map(len, cast("list[bytes]", fields))) > _SURELY_FITS:
+            return None
+        return cast("list[bytes]", fields)
 
     def joined(
         self, attempt: SendAttempt, messages: Sequence[Message], fields: Sequence[bytes]

@@ -17,7 +17,7 @@ from rocketwire.core.selection import hash_queue
 from rocketwire.core.sending.order import not_sent_after
 from rocketwire.core.sending.results import share
 from rocketwire.core.sending.sender import Sender
-from rocketwire.core.sending.validate import check_message, travels_alone
+from rocketwire.core.sending.validate import travels_alone
 from rocketwire.errors import (
     InvalidMessageError,
     Outcome,
@@ -87,10 +87,9 @@ class ManySender:
             InvalidMessageError: one of them is wrong.
         """
         fields, start = self._fields, len(self._fields)
-        encode, max_size = self._sender.encoder.fields, self._sender.config.max_message_size
+        encode = self._sender.encoder.checked_fields
         for message in self.messages[start : start + CHECKED_AT_ONCE]:
             try:
-                check_message(message, max_size)
                 fields.append(encode(message))
             except InvalidMessageError as error:
                 raise InvalidMessageError(f"message {len(fields)}: {error}") from None

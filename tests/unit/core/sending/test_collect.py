@@ -53,8 +53,9 @@ class Shop:
         self.began = self.world.clock()
 
     def submit(self, message: Message, timeout: float = 3.0) -> Handle:
-        assert self.batches.accepts(message)
-        batch, place, is_new = self.batches.add(message, timeout)
+        fields = self.batches.accept(message)
+        assert fields is not None
+        batch, place, is_new = self.batches.add(message, fields, timeout)
         if is_new:
             self.tasks.append(self.world.driver.spawn(self.batches.deliver(batch)))
         return Handle(batch, place)
@@ -190,23 +191,23 @@ def test_only_messages_of_one_kind_travel_together() -> None:
 
 def test_what_can_t_be_batched_or_is_better_off_alone_is_not_accepted() -> None:
     shop = Shop(batch=AutoBatch(size=1000), compress_over=500)
-    accepts = shop.batches.accepts
-    assert accepts(Message("T", bytes(499)))
-    assert not accepts(Message("T", bytes(500)))
-    assert not accepts(Message("T", b"x", delay_level=1))
-    assert not accepts(Message("T", b"x", deliver_at=2e9))
-    assert not accepts(Message("%RETRY%g", b"x"))
+    accept = shop.batches.accept
+    assert accept(Message("T", bytes(499))) is not None
+    assert accept(Message("T", bytes(500))) is None
+    assert accept(Message("T", b"x", delay_level=1)) is None
+    assert accept(Message("T", b"x", deliver_at=2e9)) is None
+    assert accept(Message("%RETRY%g", b"x")) is None
     with pytest.raises(InvalidMessageError, match="topic"):
-        accepts(Message("T?", b"x"))
+        accept(Message("T?", b"x"))
     never_compressed = Shop(batch=AutoBatch(size=1000), compress_over=0)
-    assert never_compressed.batches.accepts(Message("T", bytes(999)))
-    assert not never_compressed.batches.accepts(Message("T", bytes(1000)))
+    assert never_compressed.batches.accept(Message("T", bytes(999))) is not None
+    assert never_compressed.batches.accept(Message("T", bytes(1000))) is None
 
 
 def test_a_strategy_of_the_user_s_decides_for_each_message_alone() -> None:
     shop = Shop(selector="random_queue")
-    assert not shop.batches.accepts(Message("T", b"x"))
-    assert shop.batches.accepts(keyed(1))
+    assert shop.batches.accept(Message("T", b"x")) is None
+    assert shop.batches.accept(keyed(1)) is not None
 
 
 def test_batches_take_turns_over_queues_and_brokers() -> None:
@@ -330,25 +331,31 @@ def test_a_topic_that_takes_no_batches_gets_its_messages_one_by_one(code: int) -
     shop.run()
     assert shop.requests() == [[b"0"], [b"1"], [b"2"]]
     assert len({handle.outcome.offset for handle in handles}) == 3
-    assert not shop.batches.accepts(Message("T", b"x"))
-    assert shop.batches.accepts(Message("U", b"x"))
+    assert shop.batches.accept(Message("T", b"x")) is None
+    assert shop.batches.accept(Message("U", b"x")) is not None
+
+
+def add(batches: Accumulator, message: Message, timeout: float) -> tuple[OpenBatch, int, bool]:
+    fields = batches.accept(message)
+    assert fields is not None
+    return batches.add(message, fields, timeout)
 
 
 def test_messages_join_the_open_batch_of_their_kind_and_only_that() -> None:
     shop = Shop(batch=AutoBatch(messages=3, linger=5.0), latency=0.010)
     batches = shop.batches
-    batch, place, is_new = batches.add(Message("T", b"1"), 3.0)
+    batch, place, is_new = add(batches, Message("T", b"1"), 3.0)
     assert (place, is_new) == (0, True)
     others = [
-        batches.add(Message("U", b"x"), 3.0),
-        batches.add(Message("T", b"x", wait_store_ok=False), 3.0),
-        batches.add(Message("T", b"x"), 2.0),
-        batches.add(Message("T", b"x", sharding_key="k"), 3.0),
+        add(batches, Message("U", b"x"), 3.0),
+        add(batches, Message("T", b"x", wait_store_ok=False), 3.0),
+        add(batches, Message("T", b"x"), 2.0),
+        add(batches, Message("T", b"x", sharding_key="k"), 3.0),
     ]
     assert len({batch, *(other for other, _, _ in others)}) == 5
-    assert batches.add(Message("T", b"2", tags="t", keys="k"), 3.0) == (batch, 1, False)
-    assert batches.add(Message("T", b"3", properties={"a": "b"}), 3.0) == (batch, 2, False)
-    after, place, is_new = batches.add(Message("T", b"4"), 3.0)  # the first one is full
+    assert add(batches, Message("T", b"2", tags="t", keys="k"), 3.0) == (batch, 1, False)
+    assert add(batches, Message("T", b"3", properties={"a": "b"}), 3.0) == (batch, 2, False)
+    after, place, is_new = add(batches, Message("T", b"4"), 3.0)  # the first one is full
     assert (after is not batch, place, is_new) == (True, 0, True)
     shop.world.driver.spawn(batches.deliver(batch))
     shop.run()
@@ -361,13 +368,13 @@ def test_a_topic_that_takes_no_batches_is_joined_by_no_message() -> None:
         Command(13, remark="no batches here") if c.code == RequestCode.SEND_BATCH_MESSAGE else None
     )
     batches, message = shop.batches, Message("T", b"x")
-    assert batches.accepts(message)
-    found = [batches.add(message, 3.0)[0] for _ in range(3)]
+    assert batches.accept(message) is not None
+    found = [add(batches, message, 3.0)[0] for _ in range(3)]
     shop.world.driver.spawn(batches.deliver(found[0]))
     shop.run(1.0)
     assert found[0] is found[1] is not found[2]
     assert not found[2].is_closed
-    assert not batches.accepts(message)
+    assert batches.accept(message) is None
 
 
 def test_another_refusal_is_not_repeated_one_by_one() -> None:
@@ -399,7 +406,7 @@ def test_a_batch_that_is_given_up_tells_whether_it_may_be_stored(key: str | None
 
 def test_a_batch_that_nobody_will_deliver_is_refused_as_a_whole() -> None:
     shop = Shop()
-    batch, place, is_new = shop.batches.add(keyed(1), 3.0)
+    batch, place, is_new = add(shop.batches, keyed(1), 3.0)
     assert is_new
     shop.batches.refuse(batch, SendFailedError("not sent: the client is not running"))
     shop.batches.refuse(batch, SendFailedError("again"))
