@@ -434,7 +434,9 @@ def gather(values: dict[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
             text_or_none(values.get("securitytoken")),
         )
     parts = {
-        key[3:]: values[key] for key in _SCATTERED if key.startswith("tls") and values.get(key)
+        key[3:]: values[key]
+        for key in _SCATTERED
+        if key.startswith("tls") and values.get(key) not in {None, ""}
     }
     if (
         parts
