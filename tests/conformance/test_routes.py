@@ -76,9 +76,12 @@ class EmbeddedGrid:
         broker.stop()
         # Nobody moves an embedded broker but this test: it gives its port back and takes any other.
         server = broker._broker
-        held, server._reserved, server.port = server._reserved, None, 0
+        held = [server._reserved, server._fast]
+        server._reserved, server._fast, server.port = None, None, 0
         broker.restart()
-        held.close()
+        for port in held:
+            if port is not None:
+                port.close()
 
 
 class ApacheGrid:
