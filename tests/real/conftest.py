@@ -14,6 +14,7 @@ if _ROOT not in sys.path:
 from tests.interop.driver import JavaDriver  # noqa: E402  (needs the path above)
 from tests.real import jars, running, settings  # noqa: E402
 from tests.real.apache import ApacheCluster  # noqa: E402
+from tests.real.grpc_proxy import GrpcProxy, grpc_proxy  # noqa: E402
 from tests.real.settings import ADMIN, WRITER, TlsFiles  # noqa: E402
 
 
@@ -60,6 +61,14 @@ def topic(cluster: ApacheCluster) -> str:
     name = running.unique("topic")
     cluster.create_topic(name)
     return name
+
+
+@pytest.fixture
+def proxy() -> GrpcProxy:
+    """A proxy of RocketMQ 5 before the shared cluster."""
+    release = "5.3.3"
+    jars.require_tools(release, jars.PROXY_POM)
+    return running.shared(f"proxy-{release}", lambda: grpc_proxy(running.cluster(release)))
 
 
 @pytest.fixture(scope="session")

@@ -4,15 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.real import jars, running
+from tests.real import running
 from tests.real.apache import ApacheCluster
-from tests.real.grpc_proxy import GrpcProxy, grpc_proxy
+from tests.real.grpc_proxy import GrpcProxy
 from tests.real.running import unique
 from tests.real.settings import ADMIN, TlsFiles
 
@@ -169,14 +169,6 @@ def test_a_cluster_that_wants_tls_is_well_with_the_remedy(
     ]
     mended = doctor(encrypted.name_server, *(word for o in options for word in ("-o", o)))
     assert (mended.code, mended.of("ill")) == (0, [])
-
-
-@pytest.fixture
-def proxy() -> Iterator[GrpcProxy]:
-    version = "5.3.3"
-    jars.require_tools(version, jars.PROXY_POM)
-    with grpc_proxy(running.cluster(version)) as proxy:
-        yield proxy
 
 
 def test_the_ports_of_a_proxy_are_recognised(proxy: GrpcProxy, doctor: Any):

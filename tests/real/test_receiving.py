@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from tests.interop.driver import JavaDriver, body_of
-from tests.real import jars
+from tests.real import jars, running
 from tests.real.apache import ApacheCluster
+from tests.real.grpc_proxy import GrpcProxy
 from tests.real.running import unique
 
-from rocketwire import Message, Producer, SimpleConsumer
+from rocketwire import BrokerError, Message, Producer, SimpleConsumer
 
 
 @pytest.fixture(params=["5.3.3", "5.5.0"])
@@ -114,3 +115,12 @@ def test_messages_are_kept_given_back_and_done_with_one_by_one(
             again = consumer.receive(wait=2)
         assert [(message.text, message.delivery_attempt) for message in again] == [("7", 2)]
         consumer.acknowledge([kept, *again])
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_proxy_is_told_to_be_in_the_way(proxy: GrpcProxy, start: str):
+    running.cluster("5.3.3").create_topic(topic := unique("topic"))
+    consumer = SimpleConsumer(proxy.remoting, group=unique("group"), start=start)
+    refused = pytest.raises(BrokerError, match="not through a proxy: use Consumer")
+    with refused, consumer.subscribe(topic) as started:
+        started.receive(wait=0)

@@ -55,6 +55,8 @@ _LONGEST_REST: Final = 30.0
 _PAUSE: Final = 0.2
 #: What answers have in which a message brings its receipt along: those from retry topics.
 _RECEIPT: Final = f"{Property.POP_CK}\x01".encode()
+#: By these, proxies show that they take the requests for others, or want more in them.
+_PROXY_REMARKS: Final = ("PullMessageRequestHeader", "doesn't have field bname")
 _EMPTY: Final = frozenset(
     {ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCode.PULL_NOT_FOUND}
 )
@@ -143,8 +145,11 @@ class Receiver:
             if subscription.kind != "TAG":
                 yield from check_sql(instance, self._group, subscription, deadline)
             if self._start != "earliest":
-                for queue in queues:
-                    yield from self._begin(queue)
+                try:
+                    for queue in queues:
+                        yield from self._begin(queue)
+                except BrokerError as error:
+                    raise _explained(error) from None
             self._ready.add(topic)
 
     def _begin(self, queue: MessageQueue) -> Op[None]:
@@ -423,16 +428,22 @@ def _receipt(message: StoredMessage, told: PopReply, *, has_own: bool) -> Receip
     return told.receipt(queue.topic, queue.broker, queue.id, message.offset)
 
 
-def _refusal(reply: Reply, broker: str) -> RocketMQError:
-    if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return BrokerError(
-            reply.code,
-            f"{reply.remark or ''} - receiving and acknowledging needs a broker of RocketMQ 5, "
-            "asked directly and not through a proxy: use Consumer instead",
-            broker,
-            name="REQUEST_CODE_NOT_SUPPORTED",
-        )
-    return error_for(reply.code, reply.remark, broker)
+def _refusal(reply: Reply, broker: str) -> BrokerError:
+    return _explained(error_for(reply.code, reply.remark, broker))
+
+
+def _explained(error: BrokerError) -> BrokerError:
+    """What is behind an answer of a server that does not have this: say so."""
+    is_proxy = any(word in error.remark for word in _PROXY_REMARKS)
+    if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED and not is_proxy:
+        return error
+    return BrokerError(
+        error.code,
+        f"{error.remark} - receiving and acknowledging needs a broker of RocketMQ 5, asked directly "
+        "and not through a proxy: use Consumer instead",
+        error.broker,
+        name=error.code_name,
+    )
 
 
 def become(taken: Taken, kind: type[M], **more: Any) -> M:
