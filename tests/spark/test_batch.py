@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 from rocketwire.columns import read_table, send_table
 from rocketwire.columns.schema import READ_COLUMNS
 from rocketwire.message import Message
+from rocketwire.spark.spark_api import HAS_LIMITS
 
 
 @pytest.fixture
@@ -59,6 +60,7 @@ def test_rows_written_are_read_back_by_spark(spark, read, write):
     assert got.select("rowId").distinct().count() == 1000
 
 
+@pytest.mark.skipif(not HAS_LIMITS, reason="before 4.2 each action plans anew")
 def test_reading_fixes_its_offsets_at_the_first_action(read, write, spark):
     write(rows_of(10, spark))
     df = read()
@@ -232,6 +234,6 @@ def test_secrets_are_in_no_plan_and_no_error(spark, cluster, topic, capfd):
 
 def test_tables_of_arrow_and_of_spark_are_the_same(spark, producer, reader, read, topic):
     send_table(producer, {"body": ["a", "b"], "keys": ["1", "2"]}, topic, stamp="s:")
-    by_spark = {(r.body, r.keys, r.messageId, r.rowId) for r in read().collect()}
+    by_spark = {(bytes(r.body), r.keys, r.messageId, r.rowId) for r in read().collect()}
     table = read_table(reader, topic, columns=["body", "keys", "messageId", "rowId"])
     assert by_spark == {tuple(row.values()) for row in table.to_pylist()}

@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from rocketwire.columns import send_table
 from rocketwire.embedded.cluster import EmbeddedCluster
 from rocketwire.spark import archive, lag, transform, verify_archive
+from rocketwire.spark.spark_api import HAS_LIMITS
 from rocketwire.sync.producer import Producer
 
 ROWS = 60
@@ -82,10 +83,11 @@ def test_a_stream_that_would_end_with_success_fails(spark, options, topic, pair,
         run(spark, options, tmp_path / "c")
     fill_a(pair, topic)
     last = run(spark, options | {"failOnDataLoss": "false"}, tmp_path / "c").lastProgress
-    assert lag(last).missing == 2
+    assert (lag(last).missing, lag(last).is_known) == ((2, True) if HAS_LIMITS else (0, False))
     pair.broker("broker-b").restart()
     again = run(spark, options, tmp_path / "c")
-    assert sum(p.numInputRows for p in again.recentProgress) == ROWS // 2
+    # Before 4.2 Spark has lost the place in queues that were left out, and they are read anew.
+    assert sum(p.numInputRows for p in again.recentProgress) == (ROWS // 2 if HAS_LIMITS else ROWS)
 
 
 def fill_a(pair, topic):
@@ -106,7 +108,8 @@ def test_an_archive_is_never_called_whole_without_a_broker(
         archive(spark, topic, folder, name_servers=servers, options=short)
     lenient = short | {"failOnDataLoss": "false"}
     done = archive(spark, topic, folder, name_servers=servers, options=lenient)
-    assert (done.rows, done.missing) == (0, 2)  # what broker-a had was added before it failed
+    # What broker-a had was added before it failed; before 4.2 nothing is read without the others.
+    assert (done.rows, done.missing) == (0 if HAS_LIMITS else ROWS // 2, 2)
     found = verify_archive(spark, folder, name_servers=servers)
     assert any("broker broker-b, queues 0, 1" in text for text in found.problems)
     pair.broker("broker-b").restart()

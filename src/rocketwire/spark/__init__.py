@@ -58,7 +58,13 @@ def register(spark: SparkSession) -> None:
     """Make a session know the source where Spark can't find it, as with ``--py-files``.
 
     Call it after ``addPyFile``: the source travels with the files known at that moment.
+
+    Raises:
+        ImportError: something that the source needs is missing; the text says what.
     """
+    from rocketwire.spark import absent
+
+    absent.require()
     from rocketwire.spark.source import RocketMQDataSource
 
     spark.dataSource.register(RocketMQDataSource)

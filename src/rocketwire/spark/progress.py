@@ -74,7 +74,7 @@ def lag(progress: Any) -> Lag:
         end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
         if end is None:
             continue
-        if latest is None:
+        if latest is None or latest.is_blind:
             is_known = False
             continue
         missing |= set(latest.missing)

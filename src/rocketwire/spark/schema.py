@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rocketwire.columns.schema import (
@@ -17,6 +17,7 @@ from rocketwire.columns.schema import (
 )
 from rocketwire.errors import ConfigError
 from rocketwire.spark.options import WriteOptions
+from rocketwire.spark.spark_api import arrow_schema
 
 _ROW_ID: Final = "rowId"
 #: Says that a column was read by this source. Spark keeps it through selections, joins and unions.
@@ -50,11 +51,6 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
     return names
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of batches with these columns."""
-    return to_arrow_schema(schema, timezone="UTC")
-
-
 def check_write(schema: StructType, *, topic_given: bool) -> None:
     """Refuse rows that can't be written, by their columns.
 
@@ -64,7 +60,7 @@ def check_write(schema: StructType, *, topic_given: bool) -> None:
     fields = []
     for field in schema.fields:
         try:
-            kind = to_arrow_schema(StructType([field]), timezone="UTC").field(0).type
+            kind = arrow_schema(StructType([field])).field(0).type
         except Exception as error:
             raise ConfigError(
                 f"column {field.name} is {field.dataType.simpleString()}, which has no Arrow form; "

@@ -109,7 +109,7 @@ class RocketMQDataSource(DataSource):
     ) -> RocketMQStreamWriter:
         """Write a stream. Every output mode only ever appends to a topic."""
         client, options = self._write(schema, overwrite=False)
-        return RocketMQStreamWriter(client, options)
+        return RocketMQStreamWriter(client, options, schema)
 
     def _client(self) -> ClientOptions:
         return client_options(self.options, os.environ)

@@ -7,18 +7,14 @@ patient, and carried along.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from rocketwire.errors import RocketMQError, RouteError
 from rocketwire.message import MessageQueue
@@ -30,6 +26,14 @@ from rocketwire.spark.options import ClientOptions, ReadOptions
 from rocketwire.spark.planning import start_offsets, whole_bounds, within
 from rocketwire.spark.ranges import QueueRange
 from rocketwire.spark.reader import completeness_for, partitions_of, read_partition
+from rocketwire.spark.spark_api import (
+    HAS_LIMITS,
+    VERSION,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from rocketwire.spark.topic_view import TopicView
 
 if TYPE_CHECKING:
@@ -73,6 +77,11 @@ class StreamSource:
         self._bounds: Bounds | None = None
         self._bounds_at = 0.0
         self._known: Mapping[MessageQueue, int] = {}
+        #: Where a Spark before 4.2 is, and queues that it does not name any more.
+        self._reached: StreamOffset | None = None
+        if options.reached is not None:
+            self._reached = StreamOffset.from_json(json.loads(options.reached))
+        self._carried: dict[MessageQueue, int] = {}
         self._warned: dict[str, float] = {}
         self._waiting_since: float | None = None
         self._reported: StreamOffset | None = None
@@ -93,7 +102,8 @@ class StreamSource:
                 queue: within(queue, offset, bounds.first[queue], bounds.end[queue], self._options)
                 for queue, offset in starts.items()
             }
-            self._initial = StreamOffset(offsets, is_initial=True)
+            self._initial = StreamOffset(offsets, is_initial=True, is_blind=not HAS_LIMITS)
+            self._reached = self._initial
         return self._initial
 
     def stop_at_present_end(self) -> None:
@@ -137,6 +147,51 @@ class StreamSource:
         self._report(start, is_idle=found is start)
         return found
 
+    def latest_without_start(self) -> StreamOffset:
+        """As `latest`, for a Spark that does not say where the batch starts (before 4.2).
+
+        Such a Spark does not say, either, whether the end found now is the last one that it wants.
+        So queues that can't be read are waited for, instead of being read later.
+
+        Raises:
+            MissingQueuesError: they stay away, and that matters.
+            DataLossError: messages are gone, and that matters.
+        """
+        options = self._options
+        if self._reached is None:  # the query goes on from a checkpoint, which only Spark knows
+            bounds = whole_bounds(
+                self._cluster, options, self._absent.completeness, self._clock, self._sleep
+            )
+            return StreamOffset(bounds.end, firsts=bounds.first, is_blind=True)
+        limit = options.max_offsets if options.limit_before_42 else None
+        while True:
+            found = self._next(self._reached, limit)
+            if not (self._absent.missing and options.fail_on_data_loss):
+                return found if found is self._reached else replace(found, is_blind=True)
+            self._sleep(_FRESH * 2)
+
+    def begun(self, start: StreamOffset, end: StreamOffset) -> None:
+        """Spark runs a batch; where the next one starts follows from it (before 4.2).
+
+        Raises:
+            MissingQueuesError: queues of the checkpoint can't be read, and that matters.
+        """
+        left = {q: offset for q, offset in start.offsets.items() if q not in end.offsets}
+        self._carried = {q: o for q, o in {**self._carried, **left}.items() if q not in end.offsets}
+        self._report(start, is_idle=True)
+        self._reached = end if not self._carried else self._with_carried(end)
+        while left and self._options.fail_on_data_loss:
+            self._known = self._reached.offsets
+            self._bounds = None
+            self._current()
+            if not self._absent.missing:
+                return
+            self._absent.check_patience()
+            self._sleep(_FRESH * 2)
+
+    def _with_carried(self, end: StreamOffset) -> StreamOffset:
+        return StreamOffset({**end.offsets, **self._carried}, is_blind=True)
+
     def _raise_ceiling(self, bounds: Bounds) -> None:
         """Queues that could not be reached when the end was taken have theirs once they return."""
         assert self._ceiling is not None
@@ -167,7 +222,9 @@ class StreamSource:
     ) -> bool:
         """Whether there are too few messages yet for a batch (minOffsetsPerTrigger)."""
         least = self._options.min_offsets
-        if least is None or (limit is None and self._options.max_offsets is not None):
+        if least is None or not (HAS_LIMITS or self._options.limit_before_42):
+            return False
+        if limit is None and self._options.max_offsets is not None:
             return False
         waiting = sum(max(0, end - start.offsets.get(queue, end)) for queue, end in ends.items())
         now = self._clock()
@@ -187,9 +244,11 @@ class StreamSource:
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[QueueRange]:
         """What a batch reads."""
+        # Queues that a Spark before 4.2 lost from its offsets go on where they were.
+        known = StreamOffset({**self._carried, **start.offsets}) if self._carried else start
         return [
             QueueRange(queue, begin, max(begin, end.offsets[queue]))
-            for queue, begin in batch_begin(start, end).items()
+            for queue, begin in batch_begin(known, end).items()
         ]
 
     # -- what brokers have ------------------------------------------------------------------
@@ -265,6 +324,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = tuple(columns)
         self._folder = folder
+        self._warned = False
         self._source: StreamSource | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -294,10 +354,24 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         """The end of the next batch."""
-        begin = self.source.initial() if start is None else StreamOffset.from_json(start)
+        if start is None:
+            return self._latest_without_start()
+        begin = StreamOffset.from_json(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = self.source.latest(begin, most)
-        return start if end is begin and start is not None else end.to_json()
+        return start if end is begin else end.to_json()
+
+    def _latest_without_start(self) -> dict[str, Any]:
+        options = self._options
+        if not (self._warned or options.limit_before_42) and options.max_offsets is not None:
+            self._warned = True
+            _log.warning(
+                "maxOffsetsPerTrigger is ignored: PySpark %d.%d does not tell a source the trigger, and "
+                "availableNow would end early, with success; limitBefore42=true keeps it for "
+                "streams that are not availableNow",
+                *VERSION,
+            )
+        return self.source.latest_without_start().to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The brokers' true ends, for progress and lag."""
@@ -313,7 +387,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch."""
-        ranges = self.source.ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
+        begin, stop = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        ranges = self.source.ranges(begin, stop)
+        if not HAS_LIMITS:
+            self.source.begun(begin, stop)
         return partitions_of(ranges, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -12,20 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rocketwire.columns.encode import Encoded, Single, first_bad_row
 from rocketwire.columns.row_ids import ContentIds, NoIds, RowIds
 from rocketwire.columns.writer import TableWriter
 from rocketwire.spark.client import producer_for
+from rocketwire.spark.gathered_rows import gather
 from rocketwire.spark.options import ClientOptions, WriteOptions
+from rocketwire.spark.spark_api import (
+    HAS_ARROW_STREAM_WRITER,
+    DataSourceStreamArrowWriter,
+    arrow_schema,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 _log = logging.getLogger("rocketwire.spark")
 
@@ -217,12 +220,15 @@ class RocketMQWriter(DataSourceArrowWriter):
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
-    def __init__(self, client: ClientOptions, options: WriteOptions) -> None:
+    def __init__(self, client: ClientOptions, options: WriteOptions, schema: StructType) -> None:
         self._client = client
         self._options = options
+        self._schema = schema
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Delivered:
-        """The rows of one task of a micro-batch."""
+    def write(self, iterator: Iterator[Any]) -> Delivered:
+        """The rows of one task of a micro-batch: record batches, or single rows on PySpark 4.0."""
+        if not HAS_ARROW_STREAM_WRITER:
+            iterator = gather(iterator, arrow_schema(self._schema))
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         query = context.getLocalProperty(_QUERY_ID) if context is not None else None

@@ -27,8 +27,8 @@ def test_the_source_is_found():
         ("import sys; sys.modules['numpy'] = None", "needs numpy"),
         ("import pyarrow; pyarrow.__version__ = '17.0.0'", "needs pyarrow 18 or later, this is 17"),
         (
-            "import pyspark; pyspark.__version__ = '4.1.0'",
-            "needs pyspark 4.2 or later, this is 4.1",
+            "import pyspark; pyspark.__version__ = '3.5.0'",
+            "needs pyspark 4.0 or later, this is 3.5",
         ),
         ("import sys; sys.modules['rocketwire.columns.decode'] = None", "can't be loaded"),
     ],

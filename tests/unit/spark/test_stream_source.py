@@ -1,5 +1,6 @@
 """What the driver answers Spark: the same initial offset, fair limits, patience with brokers."""
 
+import json
 import logging
 
 import pytest
@@ -402,3 +403,77 @@ def test_offsets_of_queues_that_do_not_exist_are_refused(source, clock):
     text = '{"t":{"z":{"0":1}}}'
     with pytest.raises(ConfigError, match="no queue 0 of topic t on broker z"):
         source(Brokers(), startingoffsets=text).initial()
+
+
+# -- a Spark before 4.2, which does not say where a batch starts ---------------------------------
+
+
+def test_a_restart_goes_on_where_the_checkpoint_is_though_it_is_not_told(source, clock):
+    brokers = Brokers(t={A: (2, 9), B: (3, 4)})
+    stream = source(brokers)
+    end = stream.latest_without_start()
+    assert end.offsets == {A: 9, B: 4}
+    start = StreamOffset({A: 5})  # B is new: it is read from its first message
+    assert {(r.queue, r.start, r.end) for r in stream.ranges(start, end)} == {(A, 5, 9), (B, 3, 4)}
+    assert StreamOffset.from_json(end.to_json()) == end
+    stream.begun(start, end)
+    clock.now += 1
+    assert stream.latest_without_start() is end
+    brokers.put(A, 2, 11)
+    clock.now += 1
+    assert stream.latest_without_start().offsets == {A: 11, B: 4}
+
+
+def test_a_new_query_without_a_start_begins_at_its_initial_offset(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers, startingoffsets="latest")
+    start = stream.initial()
+    assert stream.latest_without_start() is start
+    brokers.put(A, 0, 7)
+    clock.now += 1
+    end = stream.latest_without_start()
+    assert [(r.start, r.end) for r in stream.ranges(start, end)] == [(5, 7)]
+
+
+def test_without_a_start_queues_that_are_away_are_waited_for(source, clock):
+    brokers = Brokers(t={A: (0, 5), C: (0, 5)})
+    stream = source(brokers, readtimeout="20s")
+    stream.initial()
+    brokers.silent = {C}
+    clock.now += 1
+    before = clock.now
+    with pytest.raises(MissingQueuesError):
+        stream.latest_without_start()
+    assert 18 <= clock.now - before <= 22
+
+
+def test_queues_of_the_checkpoint_that_are_away_fail_the_batch_and_keep_their_place(source, clock):
+    brokers = Brokers(t={A: (0, 9)})
+    start = StreamOffset({A: 5, C: 5})
+    stream = source(brokers, readtimeout="20s")
+    end = stream.latest_without_start()
+    with pytest.raises(MissingQueuesError, match="broker b, queue 0: it is in the checkpoint"):
+        stream.begun(start, end)
+    # The batch is in Spark's log without the queue; when it is back, the next one goes on there.
+    brokers.put(C, 0, 8)
+    again = source(brokers, readtimeout="20s")
+    again.begun(start, end)
+    clock.now += 1
+    after = again.latest_without_start()
+    assert {(r.queue, r.start, r.end) for r in again.ranges(end, after)} == {(A, 9, 9), (C, 5, 8)}
+
+
+def test_a_pipeline_says_where_its_checkpoint_is(source, clock):
+    text = json.dumps(StreamOffset({A: 5, C: 5}).to_json())
+    stream = source(Brokers(t={A: (0, 9)}), failondataloss="false", _reachedoffset=text)
+    assert stream.latest_without_start().offsets == {A: 9, C: 5}
+
+
+def test_limits_hold_before_42_only_when_asked_for(source, clock):
+    brokers = Brokers(t={A: (0, 90)})
+    free = source(brokers, maxoffsetspertrigger="10")
+    free.initial()
+    assert free.latest_without_start().offsets == {A: 90}
+    bound = source(brokers, maxoffsetspertrigger="10", limitbefore42="true")
+    bound.initial()
+    assert bound.latest_without_start().offsets == {A: 10}

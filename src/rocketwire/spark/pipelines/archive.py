@@ -22,7 +22,7 @@ from rocketwire.spark.pipelines.bodies import body_schema, parsed
 from rocketwire.spark.pipelines.checkpoint import checkpoint_note, claim_checkpoint
 from rocketwire.spark.pipelines.compact import compact
 from rocketwire.spark.pipelines.connection import require, source_options
-from rocketwire.spark.pipelines.missing import look, record_options
+from rocketwire.spark.pipelines.missing import checkpoint_options, look, record_options
 from rocketwire.spark.progress import lag
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
         record = ArchiveRecord.load(folder)
         record.forget(forget_brokers)
         settings |= record_options(record.queues, record.forgotten)
+        settings |= checkpoint_options(place, follow=follow)
         note_queues(spark, folder, record, settings, topic)
         read = spark.readStream.format("rocketmq").options(
             **settings, topics=topic, startingOffsets=start

@@ -75,7 +75,9 @@ def last_offsets(folder: str | Path) -> dict[str, Any] | None:
 
     None when no batch was committed, or when the checkpoint is not on a local file system.
     """
-    root = Path(str(folder).removeprefix("file://"))
+    root = local_path(folder)
+    if root is None:
+        return None
     batches = sorted(
         (int(p.name) for p in (root / "commits").glob("*") if p.name.isdecimal()), reverse=True
     )

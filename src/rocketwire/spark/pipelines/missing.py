@@ -13,7 +13,8 @@ from rocketwire.spark.client import Bounds, Cluster, reader_for
 from rocketwire.spark.completeness import Completeness, Missing
 from rocketwire.spark.local_record import LocalRecord, local_folder
 from rocketwire.spark.offsets import by_broker
-from rocketwire.spark.options import FORGOTTEN, KNOWN, read_options
+from rocketwire.spark.options import FORGOTTEN, KNOWN, REACHED, read_options
+from rocketwire.spark.pipelines.checkpoint import last_offsets
 from rocketwire.spark.pipelines.connection import checked
 from rocketwire.spark.progress import lag
 
@@ -79,6 +80,14 @@ def missing_after(
         _log.warning("what is missing can't be looked up from here: %s", error)
         return told
     return max(told, len(found))
+
+
+def checkpoint_options(checkpoint: str, *, follow: bool) -> dict[str, str]:
+    """Options of a pipeline's reader that follow from its checkpoint, and from how it ends."""
+    offset = last_offsets(checkpoint)
+    made = {} if offset is None else {REACHED: json.dumps(offset)}
+    # A limit would end a run before the end that stood at its start, on a PySpark before 4.2.
+    return made if follow else made | {"limitBefore42": "false"}
 
 
 def record_options(queues: Iterable[MessageQueue], forgotten: Iterable[str]) -> dict[str, str]:

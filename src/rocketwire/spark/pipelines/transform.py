@@ -24,7 +24,7 @@ from rocketwire.spark.pipelines.checkpoint import (
 )
 from rocketwire.spark.pipelines.connection import require, source_options
 from rocketwire.spark.pipelines.dataset import first_line
-from rocketwire.spark.pipelines.missing import missing_after
+from rocketwire.spark.pipelines.missing import checkpoint_options, missing_after
 from rocketwire.spark.pipelines.without_repeats import start_without_repeats
 from rocketwire.spark.schema import check_row_ids, check_write
 
@@ -134,8 +134,9 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
         {"source": source, "target": target, "statement": changed, "repeatsWithin": within},
         force=force,
     )
+    reading = settings | checkpoint_options(place, follow=follow)
     read = spark.readStream.format("rocketmq").options(
-        **settings, topics=source, startingOffsets=start
+        **reading, topics=source, startingOffsets=start
     )
     with _Start(spark, settings, target, place, dead_letter, follow=follow) as begin:
         if within is None:
