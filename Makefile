@@ -7,11 +7,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo test compatibility check format bench docs clean
+# The oldest PySpark that is served; the newest is the one that everything else runs on.
+OLDEST_PYSPARK ?= 4.0.1
+
+.PHONY: help setup demo test test-full compatibility check format bench docs clean
 
 help:
 	@echo "make demo    set everything up and run the whole story on an embedded cluster"
 	@echo "make test    set everything up and run the tests"
+	@echo "make test-full   the tests, and those of Spark on the oldest PySpark, too"
 	@echo "make check   linters, types, import rules"
 	@echo "make bench   speed, as ratios in one run"
 	@echo "make docs    build the documentation into site/"
@@ -30,6 +34,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	@$(BIN)/python tools/run_tests.py $(PYTEST_ARGS)
+
+# All tests, and what is slow by nature: the Spark tests on the oldest PySpark, too.
+test-full: test
+	@$(BIN)/python tools/try_spark.py --pyspark $(OLDEST_PYSPARK)
 
 # Runs all tests and, if they pass, records their numbers for the README's table of releases.
 compatibility: $(STAMP)

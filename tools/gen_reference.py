@@ -165,6 +165,10 @@ SPARK_OPTIONS = {
             "there is an error"
         ),
     ),
+    "limitBefore42": (
+        "read",
+        "keep limits of a batch on PySpark 4.0 and 4.1, for triggers other than availableNow (false)",
+    ),
     "groupId": ("read", "report progress under this consumer group"),
     "tags": ("read", "`TagA || TagB`"),
     "columns": (

@@ -16,18 +16,28 @@ pytest.importorskip("pandas", reason="Spark Connect needs pandas on the client")
 sys.path.insert(0, str(Path(__file__).parent))
 from standalone import environment
 
+from rocketwire.message import Message
+from rocketwire.sync.producer import Producer
+
 ROWS = 300
 
 
-def test_a_client_of_spark_connect_writes_and_reads(cluster, topic, tmp_path):
+def test_a_client_of_spark_connect_reads_writes_and_runs_all_pipelines(cluster, topic, tmp_path):
     target = f"{topic}-upper"
-    cluster.create_topic(target, queues=2)
+    for name in (target, f"{topic}-published", f"{topic}-changed"):
+        cluster.create_topic(name, queues=2)
+    with Producer(cluster.name_server, telemetry=tmp_path / "telemetry") as producer:
+        for number in range(20):
+            producer.send(Message(target + "-told", f"{number}"))
     settings = {
         "nameServers": cluster.name_server,
         "topic": topic,
         "target": target,
         "rows": ROWS,
-        "folder": str(tmp_path / "checkpoint"),
+        "folder": str(tmp_path / "work"),
+        "published": f"{topic}-published",
+        "changed": f"{topic}-changed",
+        "telemetry": str(tmp_path / "telemetry"),
     }
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("connect_job.py")), json.dumps(settings)],
@@ -45,3 +55,10 @@ def test_a_client_of_spark_connect_writes_and_reads(cluster, topic, tmp_path):
     assert ".connect." in found["kind"]
     assert found["batch"] == sorted(f"body-{number}" for number in range(ROWS))
     assert found["stream"] == sorted(f"BODY-{number}" for number in range(ROWS))
+    assert found["pipelines"] == {
+        "sent": [ROWS, []],
+        "changed": [ROWS, ROWS, 0],
+        "kept": [ROWS, 0, ROWS, []],
+        "archived": [2 * number for number in range(ROWS)],
+        "told": 20,
+    }

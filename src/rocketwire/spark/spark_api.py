@@ -58,6 +58,11 @@ else:
     DataSourceStreamArrowWriter = DataSourceStreamWriter
 
 
+def is_remote(spark: Any) -> bool:
+    """Whether a session is a client of Spark Connect."""
+    return ".connect." in type(spark).__module__
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema of rows with these columns, times in UTC."""
     options: dict[str, Any] = {"timezone": "UTC"} if HAS_LIMITS else {}
@@ -74,5 +79,6 @@ __all__ = [
     "ReadMaxRows",
     "SupportsTriggerAvailableNow",
     "arrow_schema",
+    "is_remote",
     "version_of",
 ]

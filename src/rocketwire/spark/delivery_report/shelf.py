@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from rocketwire.errors import ConfigError
+from rocketwire.spark.spark_api import is_remote
 from rocketwire.version import __version__
 
 _log = logging.getLogger("rocketwire.spark")
@@ -115,6 +117,11 @@ class Shelf:
     def discard(self, name: str) -> None:
         """Remove a table that was only needed for the others."""
         path = self.paths.pop(name)
+        if is_remote(self._spark):
+            # A client of Spark Connect reaches no file system of its server but a shared one.
+            if (place := local_path(path)) is not None:
+                shutil.rmtree(place, ignore_errors=True)
+            return
         try:
             # The only way to a remote file system that needs no further package.
             jvm = self._spark.sparkContext._jvm  # noqa: SLF001

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,22 +14,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.columns.schema import READ_COLUMNS
 from rocketwire.errors import ConfigError, RocketMQError
-from rocketwire.spark.pipelines.archive_files import RESULT_SCHEMA, ArchiveTask, make_visible
+from rocketwire.spark.pipelines.archive_batch import ArchiveBatch
 from rocketwire.spark.pipelines.archive_lock import only_writer
 from rocketwire.spark.pipelines.archive_record import ArchiveRecord
 from rocketwire.spark.pipelines.archive_verify import ArchiveVerification, check_archive
-from rocketwire.spark.pipelines.arrow_map import map_in_arrow
-from rocketwire.spark.pipelines.bodies import body_schema, parsed
-from rocketwire.spark.pipelines.checkpoint import checkpoint_note, claim_checkpoint
+from rocketwire.spark.pipelines.bodies import body_schema
+from rocketwire.spark.pipelines.checkpoint import (
+    checkpoint_note,
+    claim_checkpoint,
+    local_path,
+    stream_digits,
+    stream_of,
+)
 from rocketwire.spark.pipelines.compact import compact
 from rocketwire.spark.pipelines.connection import require, source_options
 from rocketwire.spark.pipelines.missing import checkpoint_options, look, record_options
 from rocketwire.spark.progress import lag
+from rocketwire.spark.spark_api import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import StructType
 
 _log = logging.getLogger("rocketwire.spark")
 
@@ -38,7 +44,6 @@ _COLUMNS_BEFORE: Final = (
     "topic,broker,queueId,queueOffset,messageId,rowId,tags,keys,shardingKey,body,properties,"
     "bornTimestamp,storeTimestamp,reconsumeTimes,flag"
 )
-_STREAM_DIGITS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,12 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     note = checkpoint_note(place)
     if note is None or "columns" in note:
         claimed["columns"] = ",".join(READ_COLUMNS) if note is None else note["columns"]
+    if local_path(place) is not None:
+        claimed["stream"] = stream_of(place)
+    elif is_remote(spark):
+        raise ConfigError(
+            f"checkpoint {place}: over Spark Connect it must be on a local file system"
+        )
     claim_checkpoint(place, claimed, force=False)
     # All files of an archive have the columns of its first: engines differ in what they make of more.
     settings.setdefault("columns", claimed.get("columns", _COLUMNS_BEFORE))
@@ -126,9 +137,11 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
         read = spark.readStream.format("rocketmq").options(
             **settings, topics=topic, startingOffsets=start
         )
-        run = _Run(str(folder), topic, learned, format, compacts=compact_files)
+        text = None if learned is None else learned.json()
+        batch = ArchiveBatch(str(folder), claimed.get("stream", ""), format, text)
+        run = _Run(batch, topic, place, compacts=compact_files)
         try:
-            done = run.go(read.load(), place, follow=follow, on_start=on_start)
+            done = run.go(read.load(), follow=follow, on_start=on_start)
         finally:
             missing = note_queues(spark, folder, record, settings, topic)
         return replace(done, missing=max(missing, run.missing))
@@ -178,93 +191,80 @@ class _Run:
     """One run of the stream."""
 
     def __init__(
-        self, folder: str, topics: str, learned: StructType | None, kind: str, *, compacts: bool
+        self, batch: ArchiveBatch, topics: str, checkpoint: str, *, compacts: bool
     ) -> None:
-        self._folder = folder
+        self._batch = batch
         self._topics = [name.strip() for name in topics.split(",")]
-        self._learned = learned
-        self._kind = kind
-        self._compacts = compacts and kind == "parquet"
+        self._checkpoint = checkpoint
+        self._compacts = compacts and batch.kind == "parquet"
         self._compacted_at = time.monotonic()
         self._compacted = 0
-        self._stream = ""
         self._is_named = threading.Event()
-        self._batches: dict[int, list[dict[str, Any]]] = {}
+        self._files: dict[int, list[dict[str, Any]]] = {}
         #: Queues that the query could not read at its end, as far as it tells.
         self.missing = 0
 
     def go(
         self,
         messages: DataFrame,
-        checkpoint: str,
         *,
         follow: bool,
         on_start: Callable[[StreamingQuery], None] | None,
     ) -> ArchiveResult:
         began = time.monotonic()
-        writer = messages.writeStream.foreachBatch(self._write)
-        writer = writer.option("checkpointLocation", checkpoint)
-        query = (writer if follow else writer.trigger(availableNow=True)).start()
-        # The id is in the checkpoint: it stays the same over restarts, and is another one when the
-        # checkpoint was thrown away, whose files must then not be overwritten.
-        self._stream = str(query.id).replace("-", "")[:_STREAM_DIGITS]
-        self._is_named.set()
-        try:
-            if on_start is not None:
-                on_start(query)
-            query.awaitTermination()
-        finally:
-            query.stop()
+        with tempfile.TemporaryDirectory(prefix="rocketwire-") as folder:
+            told = Path(folder) / "batches.jsonl"
+            is_far = is_remote(messages.sparkSession)
+            work = replace(self._batch, told=str(told)) if is_far else self._write
+            writer = messages.writeStream.foreachBatch(work)
+            writer = writer.option("checkpointLocation", self._checkpoint)
+            query = (writer if follow else writer.trigger(availableNow=True)).start()
+            if not self._batch.stream:
+                self._batch = replace(self._batch, stream=stream_digits(str(query.id)))
+            self._is_named.set()
+            try:
+                if on_start is not None:
+                    on_start(query)
+                query.awaitTermination()
+            finally:
+                query.stop()
+            if told.exists():
+                lines = map(json.loads, told.read_text(encoding="utf-8").splitlines())
+                self._files = {line["batch"]: line["files"] for line in lines}
         self.missing = lag(query.lastProgress).missing
         if self._compacts:
-            self._compacted += compact(self._folder, topics=self._topics)
-        return self._result(checkpoint, time.monotonic() - began)
+            self._compact()
+        return self._result(query, time.monotonic() - began)
 
-    def _result(self, checkpoint: str, seconds: float) -> ArchiveResult:
-        files = [file for batch in self._batches.values() for file in batch]
+    def _result(self, query: StreamingQuery, seconds: float) -> ArchiveResult:
+        files = [file for batch in self._files.values() for file in batch]
+        rows = sum(file["rows"] for file in files)
+        if not files:
+            # Formats of Spark's own, and a server elsewhere, tell of their rows only in this way.
+            rows = sum(_rows_of(progress) for progress in query.recentProgress)
         return ArchiveResult(
-            rows=sum(file["rows"] for file in files),
+            rows=rows,
             files=len(files),
             bytes=sum(file["bytes"] for file in files),
-            batches=len(self._batches),
+            batches=len(self._files),
             compacted=self._compacted,
             seconds=seconds,
-            folder=self._folder,
-            checkpoint=checkpoint,
+            folder=self._batch.folder,
+            checkpoint=self._checkpoint,
         )
+
+    def _compact(self) -> None:
+        self._compacted += compact(self._batch.folder, topics=self._topics)
+        self._compacted_at = time.monotonic()
 
     def _write(self, batch: DataFrame, number: int) -> None:
         """One micro-batch; repeated under the same number after a crash."""
         self._is_named.wait()
         # All batches before this one are committed, so their files will not be written again.
         if self._compacts and time.monotonic() - self._compacted_at > _COMPACT_EVERY:
-            self._compacted += compact(self._folder, topics=self._topics)
-            self._compacted_at = time.monotonic()
-        rows = self._with_data(batch)
-        if self._kind != "parquet":
-            self._write_elsewhere(rows, number)
-            return
-        task = ArchiveTask(self._folder, self._stream, number)
-        told = map_in_arrow(rows, task, RESULT_SCHEMA).collect()
-        files = [json.loads(row.result) for row in told]
-        make_visible(self._folder, self._stream, number, files)
-        self._batches[number] = files
+            self._compact()
+        self._files[number] = self._batch.write(batch, number)
 
-    def _with_data(self, batch: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as f
 
-        if self._learned is None:
-            return batch
-        read = parsed(batch, self._learned)
-        kept = f.when(f.col("_error").isNotNull(), f.col("body"))
-        return read.withColumn("_body", kept).drop("body")
-
-    def _write_elsewhere(self, rows: DataFrame, number: int) -> None:
-        """Delta and Iceberg have transactions of their own; Delta knows a repeat by its number."""
-        from pyspark.sql import functions as f
-
-        dated = rows.withColumn("date", f.to_date("storeTimestamp"))
-        writer = dated.write.format(self._kind).mode("append").partitionBy("topic", "date")
-        writer = writer.option("txnAppId", self._stream).option("txnVersion", number)
-        writer.save(self._folder)
-        self._batches[number] = []
+def _rows_of(progress: Any) -> int:
+    return int(progress["numInputRows"])

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, cast
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark.pipelines.dataset import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import ArrayType, StructType
 
 #: Bodies from which a schema is learned.
 _SAMPLE: Final = 10_000
+_SAMPLE_BYTES: Final = 4 * 1024 * 1024
 BAD_TEXT: Final = "__rocketwire_bad_text"
 
 
@@ -45,14 +47,39 @@ def body_schema(
         return found
     read = spark.read.format("rocketmq").options(**settings, topics=topics, columns="body")
     sample = read.load().limit(_SAMPLE).select(f.col("body").cast("string"))
-    # Spark's reader of JSON learns a schema from a data set of lines only through its JVM class.
-    learned = spark.read.json(sample.rdd.map(lambda row: row[0])).schema
+    objects = _objects(row[0] for row in sample.toLocalIterator())
+    if objects:
+        kind = f.schema_of_json(f.lit(f"[{','.join(objects)}]"))
+        (row,) = spark.range(1).select(kind.alias("kind")).collect()
+        whole = StructType.fromDDL(f"bodies {row.kind}")
+        assert isinstance(whole, StructType)  # columns were given
+        learned = cast("ArrayType", whole["bodies"].dataType).elementType
+        assert isinstance(learned, StructType)  # only objects were shown
+    else:
+        learned = StructType()
     learned = StructType([field for field in learned.fields if field.name != "_corrupt_record"])
     if not learned.fields:
         raise ConfigError(
             f"no schema can be learned from topic {topics}: it has no JSON objects yet; give schema="
         )
     return learned
+
+
+def _objects(bodies: Iterable[str | None]) -> list[str]:
+    """Bodies that are JSON objects, as many as fit into one question to Spark."""
+    found: list[str] = []
+    room = _SAMPLE_BYTES
+    for body in bodies:
+        try:
+            is_object = body is not None and isinstance(json.loads(body), dict)
+        except ValueError:
+            continue
+        if is_object and body is not None:
+            found.append(body)
+            room -= len(body)
+        if room <= 0:
+            break
+    return found
 
 
 def parsed(frame: DataFrame, schema: StructType) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from typing import Any, Final
 from rocketwire.errors import ConfigError
 
 _NOTE: Final = "rocketwire.json"
+_STREAM_DIGITS: Final = 8
 
 
 def default_checkpoint(kind: str, *names: str) -> Path:
@@ -52,7 +54,8 @@ def claim_checkpoint(folder: str | Path, settings: Mapping[str, Any], *, force: 
     if path.exists() and not force:
         found = json.loads(path.read_text(encoding="utf-8"))
         for name, value in wanted.items():
-            if found.get(name) != value:
+            # What an earlier release did not note may be anything.
+            if name in found and found[name] != value:
                 raise ConfigError(
                     f"checkpoint {folder}: its stream had {name} {found.get(name)!r}, not {value!r}; "
                     "use another checkpoint, or force it if the messages read so far may stay read"
@@ -68,6 +71,26 @@ def checkpoint_note(folder: str | Path) -> dict[str, Any] | None:
         return None
     found = json.loads((place / _NOTE).read_text(encoding="utf-8"))
     return found if isinstance(found, dict) else None
+
+
+def stream_digits(query: str) -> str:
+    """The part of a query's id that names files."""
+    return query.replace("-", "")[:_STREAM_DIGITS]
+
+
+def stream_of(folder: str | Path) -> str:
+    """What names the files of a checkpoint's stream, over restarts.
+
+    Another checkpoint in its place has another name, so that it does not overwrite those files.
+    """
+    note = checkpoint_note(folder) or {}
+    if isinstance(note.get("stream"), str):
+        return str(note["stream"])
+    place = local_path(folder)
+    metadata = None if place is None else place / "metadata"
+    if metadata is not None and metadata.exists():
+        return stream_digits(json.loads(metadata.read_text(encoding="utf-8"))["id"])
+    return stream_digits(uuid.uuid4().hex)
 
 
 def last_offsets(folder: str | Path) -> dict[str, Any] | None:

@@ -81,10 +81,11 @@ class MessageMapping:
             columns[ORDER] = f.expr(self.order_by)
         try:
             chosen = frame.select(*(column.alias(name) for name, column in columns.items()), *also)
+            names = chosen.columns  # a client of Spark Connect learns only now what is wrong
         except AnalysisException as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(f"a column or expression can't be found: {reason}") from error
-        return chosen.withColumn(SUM, checksum(chosen.columns))
+        return chosen.withColumn(SUM, checksum(names))
 
     def _body(self, frame: DataFrame, also: Sequence[str]) -> Column:
         from pyspark.sql import functions as f

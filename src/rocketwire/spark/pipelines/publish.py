@@ -37,6 +37,7 @@ from rocketwire.spark.pipelines.publish_task import (
 from rocketwire.spark.pipelines.publish_verify import Verification, verify, wait_until_readable
 from rocketwire.spark.pipelines.state import PublishState
 from rocketwire.spark.schema import check_write
+from rocketwire.spark.spark_api import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,6 +180,7 @@ class _Job:
         state: str | Path | None,
     ) -> None:
         self._spark = spark
+        self._frame = frame
         self._settings = dict(settings)
         self._client = checked(settings)
         self._options = write_options({k.lower(): v for k, v in settings.items()})
@@ -218,8 +220,9 @@ class _Job:
         if self._state.is_complete:
             return self._result([], len(done), 0.0)
         with _cut_by_file(self._spark):
-            count = self._messages.rdd.getNumPartitions()
-            told = self._spark.sparkContext.accumulator([], ResultLines())
+            count, told = self._partitions(), None
+            if not is_remote(self._spark):
+                told = self._spark.sparkContext.accumulator([], ResultLines())
             task = PublishTask(
                 client=self._client,
                 options=self._options,
@@ -239,6 +242,14 @@ class _Job:
         self._state.acknowledge(results)
         self._state.remember("complete", value=True)
         return self._result(results, len(done), time.monotonic() - began)
+
+    def _partitions(self) -> int:
+        """How many tasks there will be; over Spark Connect as far as the plan tells."""
+        if not is_remote(self._spark):
+            return self._messages.rdd.getNumPartitions()
+        if self._parting == "ordered":
+            return int(self._state.remember("partitions", 0))
+        return max(1, len(_input_files(self._frame)))
 
     def _result(self, results: list[dict[str, Any]], skipped: int, seconds: float) -> PublishResult:
         brokers: Counter[str] = Counter()
@@ -289,6 +300,8 @@ class _Job:
 
 
 def _slots(spark: SparkSession) -> int:
+    if is_remote(spark):
+        return max(1, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     return max(1, spark.sparkContext.defaultParallelism)
 
 
@@ -310,9 +323,11 @@ def _with_file(frame: DataFrame, mapping: MessageMapping) -> DataFrame | None:
         marked = frame.withColumns(
             {FILE: f.col("_metadata.file_path"), START: f.col("_metadata.file_block_start")}
         )
-        return mapping.apply(marked, also=(FILE, START))
-    except AnalysisException:
+        found = mapping.apply(marked, also=(FILE, START))
+        found.columns  # noqa: B018 - a client of Spark Connect learns only now what is wrong
+    except (AnalysisException, ConfigError):
         return None
+    return found
 
 
 @contextlib.contextmanager
@@ -377,7 +392,8 @@ class _Watch:
         self._look()
 
     def _look(self) -> None:
-        results = decode_lines(list(self._told.value))
+        # Over Spark Connect tasks tell nothing before the end.
+        results = decode_lines(list(self._told.value)) if self._told is not None else []
         if self._records:
             self._state.acknowledge(results)
         if self._on_progress is not None:

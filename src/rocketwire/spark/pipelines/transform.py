@@ -27,6 +27,7 @@ from rocketwire.spark.pipelines.dataset import first_line
 from rocketwire.spark.pipelines.missing import checkpoint_options, missing_after
 from rocketwire.spark.pipelines.without_repeats import start_without_repeats
 from rocketwire.spark.schema import check_row_ids, check_write
+from rocketwire.spark.spark_api import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,9 +153,9 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
 def _settled(checkpoint: str, within: str | None) -> str | None:
     """Within what time repeats are dropped; a stream that began without state goes on without."""
     note = checkpoint_note(checkpoint)
-    if note is not None and "repeatsWithin" not in note and within is not None:
+    if note is not None and note.get("repeatsWithin") is None and within is not None:
         _log.warning(
-            "checkpoint %s is of a release that kept repeats of its source, and goes on so; "
+            "checkpoint %s was begun without dropping repeats of its source, and goes on so; "
             "a new checkpoint drops them",
             checkpoint,
         )
@@ -184,6 +185,9 @@ def apply_change(
         return result
     assert sql is not None  # one of the two is given
     messages.createOrReplaceTempView(_VIEW)
+    if is_remote(spark):
+        # A server looks at the statement when it is run: the view stays until then.
+        return _select(spark, sql)
     try:
         return _select(spark, sql)
     finally:
@@ -204,14 +208,17 @@ def _select(spark: SparkSession, sql: str) -> DataFrame:
     )
     try:
         result = spark.sql(sql)
+        result.columns  # noqa: B018 - a client of Spark Connect learns only now what is wrong
     except PySparkException as error:
         raise ConfigError(f"the statement can't be run: {first_line(error)}") from error
     if widened == sql:
         return result
     try:
-        return spark.sql(widened)
+        wide = spark.sql(widened)
+        wide.columns  # noqa: B018 - as above
     except PySparkException:
         return result
+    return wide
 
 
 def as_messages(result: DataFrame, settings: Mapping[str, str]) -> DataFrame:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketwire.errors import ConfigError
 from rocketwire.spark.dedupe import deduplicate
 from rocketwire.spark.pipelines.dataset import first_line
+from rocketwire.spark.spark_api import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,11 +66,6 @@ def _partitions(spark: SparkSession) -> int:
     if is_remote(spark):
         return wanted
     return max(1, min(wanted, spark.sparkContext.defaultParallelism))
-
-
-def is_remote(spark: Any) -> bool:
-    """Whether a session is a client of Spark Connect."""
-    return ".connect." in type(spark).__module__
 
 
 def _check(changed: DataFrame) -> None:
