@@ -169,6 +169,16 @@ SPARK_OPTIONS = {
         "read",
         "keep limits of a batch on PySpark 4.0 and 4.1, for triggers other than availableNow (false)",
     ),
+    "startingOffsetsByTimestamp": (
+        "read",
+        (
+            'epoch milliseconds of single queues, `{"topic":{"broker":{"0":1794800000000}}}`; the others '
+            "start as `startingOffsets` says"
+        ),
+    ),
+    "endingOffsetsByTimestamp": ("read", "likewise, exclusive; an error in streams"),
+    "offsetRetries": ("read", "how often a broker is asked again for offsets (3)"),
+    "offsetRetryInterval": ("read", "how long to wait before that (100ms)"),
     "groupId": ("read", "report progress under this consumer group"),
     "tags": ("read", "`TagA || TagB`"),
     "columns": (
@@ -190,6 +200,10 @@ SPARK_OPTIONS = {
     "stampRows": (
         "write",
         "`true`: each row gets an id by which repeats are recognised; `inherit`: the column `rowId` is it; `false`",
+    ),
+    "allowLoop": (
+        "write",
+        "let rows that still have `topic` and `queueOffset` go back to that topic (false)",
     ),
     "writeId": ("write", "a name for this write, so that a repeated job has the same row ids"),
     "onBadRow": ("write", "`fail` (default), `deadletter`, `drop`"),

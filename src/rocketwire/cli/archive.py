@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocketwire.cli.failures import FAILED
+from rocketwire.cli.failures import FAILED, UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import size_text
+from rocketwire.cli.spark_checks import check_first
 from rocketwire.cli.spark_work import (
     Master,
     SourceOptions,
@@ -64,10 +65,13 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     master: Master = None,
 ) -> None:
     """Add what is new in a topic to a Parquet dataset; incremental and restartable."""
+    given = source_options(here, options)
+    check_first(here, given, reads=topic, folder=folder)
+    if verify:
+        _check_archive(folder, checkpoint)
     with started_spark(here, master) as spark:
         from rocketwire.spark import archive as run
 
-        given = source_options(here, options)
         if verify:
             _verify(here, spark, folder, checkpoint, given)
             return
@@ -97,6 +101,14 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
         f"dataset: {result.folder}",
         *missing_line(result.missing),
     )
+
+
+def _check_archive(folder: Path, checkpoint: Path | None) -> None:
+    from rocketwire.spark.pipelines.archive import default_checkpoint
+
+    known = checkpoint or Path(default_checkpoint(folder))
+    if "://" not in str(folder) and not folder.exists() and not known.exists():
+        raise UsageError(f"{folder}: there is no archive, and no checkpoint {known} of one")
 
 
 def _verify(

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rocketwire.cli.failures import FAILED
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import size_text
+from rocketwire.cli.spark_checks import check_first
 from rocketwire.cli.spark_work import Master, SourceOptions, source_options, started_spark, tell
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ def publish(  # noqa: PLR0913 - each is one decision of the user
     master: Master = None,
 ) -> None:
     """Send every row of a dataset as a message, with a progress bar and a summary."""
+    given = source_options(here, source)
+    if not dry_run:
+        check_first(here, given, writes=topic, folder=state)
     with started_spark(here, master, is_short=dry_run) as spark:
         from rocketwire.spark import publish as run
 
@@ -88,7 +92,7 @@ def publish(  # noqa: PLR0913 - each is one decision of the user
                 verify_after=verify,
                 dry_run=dry_run,
                 format=file_format,
-                options=source_options(here, source),
+                options=given,
                 on_progress=bar,
             )
     _conclude(here, result, dry_run=dry_run)

@@ -12,6 +12,7 @@ import typer
 
 from rocketwire.cli.failures import UsageError
 from rocketwire.cli.invocation import Invocation, command
+from rocketwire.cli.spark_checks import check_first
 from rocketwire.cli.spark_work import (
     Master,
     SourceOptions,
@@ -72,6 +73,8 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
 ) -> None:
     """Read a topic, change its messages by SQL or Python, write another topic; restartable."""
     function = _function(sql, python)
+    given = source_options(here, options)
+    check_first(here, given, reads=source, writes=target)
     with started_spark(here, master, is_short=dry_run) as spark:
         from rocketwire.spark import transform as run
         from rocketwire.spark.pipelines.checkpoint import default_checkpoint
@@ -97,7 +100,7 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
                 dead_letter=dead_letter,
                 follow=follow,
                 dry_run=dry_run,
-                options=source_options(here, options),
+                options=given,
                 on_start=watch,
             ),
         )

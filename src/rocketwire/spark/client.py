@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
@@ -105,9 +106,22 @@ class Bounds:
 class Cluster:
     """Questions that the driver asks."""
 
-    def __init__(self, reader: Reader, group: str | None = None) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        group: str | None = None,
+        *,
+        retries: int = 3,
+        interval: float = 0.1,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._reader = reader
         self._group = group or _GROUP
+        self._retries = retries
+        self._interval = interval
+        self._sleep = sleep
+        #: Brokers that did not answer when they were last asked; they are not asked again at once.
+        self._silent: set[str] = set()
         #: Groups, topics and brokers that an offset was written to.
         self._told: set[tuple[str, str, str]] = set()
         self._views: dict[str, tuple[float, TopicView | None]] = {}
@@ -205,22 +219,38 @@ class Cluster:
             silent,
         )
 
-    def offsets_at(self, queues: Iterable[MessageQueue], moment_ms: int) -> dict[MessageQueue, int]:
-        """The first offset of each queue stored at or after a moment.
+    def offsets_at(self, moments: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """The first offset of each queue stored at or after its moment, in milliseconds.
 
         Raises:
             TransportError: a broker did not answer.
         """
 
         def ask(instance: Any, queue: MessageQueue, deadline: float) -> Op[int]:
-            return offset_for_time(instance, queue, moment_ms / 1000, self._group, deadline)
+            return offset_for_time(instance, queue, moments[queue] / 1000, self._group, deadline)
 
-        found, silent = self._ask(list(queues), ask)
+        found, silent = self._ask(list(moments), ask)
         for error in silent.values():
             raise error
         return found
 
     def _ask(
+        self, queues: list[MessageQueue], question: Any
+    ) -> tuple[dict[MessageQueue, int], dict[MessageQueue, RocketMQError]]:
+        """Ask once, and those again that do not answer, unless they did not the last time, either."""
+        found, silent = self._ask_once(queues, question)
+        for _ in range(self._retries):
+            again = [queue for queue in silent if queue.broker not in self._silent]
+            if not again:
+                break
+            self._sleep(self._interval)
+            more, still = self._ask_once(again, question)
+            found |= more
+            silent = {q: e for q, e in silent.items() if q not in more} | still
+        self._silent = {queue.broker for queue in silent}
+        return found, silent
+
+    def _ask_once(
         self, queues: list[MessageQueue], question: Any
     ) -> tuple[dict[MessageQueue, int], dict[MessageQueue, RocketMQError]]:
         parts = parts_of(self._reader)

@@ -109,22 +109,49 @@ def _json_object(text: str, shape: str) -> dict[str, Any]:
 
 
 OFFSETS_SHAPE: Final = '{"topic":{"broker":{"0":23}}}'
+MOMENTS_SHAPE: Final = '{"topic":{"broker":{"0":1794800000000}}}'
 _ASSIGN_SHAPE: Final = '{"topic":{"broker":[0,1]}}'
 
 
 def parse_offsets(text: str) -> dict[MessageQueue, int]:
     """Offsets by queue; -2 is earliest, -1 latest."""
+
+    def check(value: object) -> str:
+        if type(value) is int and value >= EARLIEST:
+            return ""
+        return f"{value!r} is no offset; give a number from 0, -2 for earliest or -1 for latest"
+
+    return _by_queue(text, OFFSETS_SHAPE, check)
+
+
+def parse_moments(text: str) -> dict[MessageQueue, int]:
+    """Milliseconds since 1970 by queue."""
+
+    def check(value: object) -> str:
+        if type(value) is int and value >= 0:
+            return ""
+        return f"{value!r} is no moment; give milliseconds since 1970"
+
+    return _by_queue(text, MOMENTS_SHAPE, check)
+
+
+def _by_queue(text: str, shape: str, check: Callable[[object], str]) -> dict[MessageQueue, int]:
     found: dict[MessageQueue, int] = {}
-    for topic, brokers in _json_object(text, OFFSETS_SHAPE).items():
-        for broker, queues in _inner(brokers, text, OFFSETS_SHAPE).items():
-            for number, offset in _inner(queues, text, OFFSETS_SHAPE).items():
-                if not number.isdecimal() or type(offset) is not int or offset < EARLIEST:
-                    raise ConfigError(
-                        f"{topic}, {broker}, {number!r}: {offset!r} is no offset; give a number "
-                        "from 0, -2 for earliest or -1 for latest"
-                    )
-                found[MessageQueue(topic, broker, int(number))] = offset
+    for topic, brokers in _json_object(text, shape).items():
+        for broker, queues in _inner(brokers, text, shape).items():
+            for number, value in _inner(queues, text, shape).items():
+                fault = check(value) if number.isdecimal() else f"{number!r} is no queue id"
+                if fault:
+                    raise ConfigError(f"{topic}, {broker}, {number!r}: {fault}")
+                found[MessageQueue(topic, broker, int(number))] = value
     return found
+
+
+def parse_count(text: str) -> int:
+    """A whole number from zero."""
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        raise ConfigError(f"{text!r} is no whole number from zero")
+    return int(text)
 
 
 def _inner(value: object, text: str, shape: str) -> dict[str, Any]:

@@ -6,16 +6,17 @@ with the name as a user would write it; what passes is a frozen value that tasks
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar, cast
 
 from rocketwire import config as settings
 from rocketwire.config import ClientConfig, ProducerConfig, ReaderConfig, canonical
-from rocketwire.errors import ConfigError
+from rocketwire.errors import ConfigError, RocketMQError
 from rocketwire.message import MessageQueue
 from rocketwire.setting_values import name_servers
 from rocketwire.spark.option_values import (
@@ -26,9 +27,11 @@ from rocketwire.spark.option_values import (
     one_of,
     parse_assignment,
     parse_columns,
+    parse_count,
     parse_expected_brokers,
     parse_flag,
     parse_moment,
+    parse_moments,
     parse_names,
     parse_offsets,
     parse_pattern,
@@ -75,11 +78,13 @@ class TopicChoice:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where reading begins or ends. Of the three, ``at_ms`` beats ``offsets`` beats ``default``."""
+    """Where reading begins or ends: ``at_ms`` beats ``moments`` beats ``offsets`` beats ``default``."""
 
     default: int
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
     at_ms: int | None = None
+    #: Milliseconds since 1970 for single queues.
+    moments: Mapping[MessageQueue, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,9 @@ class ReadOptions:
     expected: ExpectedBrokers | None = None
     #: Whether limits of a batch hold on a PySpark where AvailableNow would end early by them.
     limit_before_42: bool = False
+    #: How often and how soon a question for offsets is asked again.
+    offset_retries: int = 3
+    offset_retry_interval: float = 0.1
     #: Queues that a pipeline has on record, and brokers that it was told to forget.
     known: tuple[MessageQueue, ...] = ()
     forgotten: tuple[str, ...] = ()
@@ -120,6 +128,8 @@ class WriteOptions:
     topic: str | None = None
     stamp_rows: StampRows = "true"
     write_id: str | None = None
+    #: Whether rows may go back to the topic that they were read from.
+    allow_loop: bool = False
     on_bad_row: OnBadRow = "fail"
     dead_letter_topic: str | None = None
     summary_file: str | None = None
@@ -143,7 +153,7 @@ class ClientOptions:
                 cls, {"name_servers": self.name_servers, **more}, mapping=chosen
             )
         except ConfigError as error:
-            raise ConfigError(_in_camel_case(str(error))) from None
+            raise ConfigError(in_camel_case(str(error))) from None
 
 
 def _camel(name: str) -> str:
@@ -151,7 +161,7 @@ def _camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-def _in_camel_case(text: str) -> str:
+def in_camel_case(text: str) -> str:
     """An error text of the client with option names as Spark's users write them."""
     names = {
         spec.name for cls in (ProducerConfig, ReaderConfig) for spec in dataclasses.fields(cls)
@@ -159,6 +169,17 @@ def _in_camel_case(text: str) -> str:
     return re.sub(
         r"\b[a-z]+(?:_[a-z0-9]+)+\b", lambda m: _camel(m[0]) if m[0] in names else m[0], text
     )
+
+
+@contextlib.contextmanager
+def in_option_words() -> Iterator[None]:
+    """Let errors name options as Spark's users write them, whoever raises them."""
+    try:
+        yield
+    except RocketMQError as error:
+        if error.args and isinstance(error.args[0], str):
+            error.args = (in_camel_case(error.args[0]), *error.args[1:])
+        raise
 
 
 class _Raw:
@@ -189,15 +210,30 @@ _READ: Final = (
     "startingTimestamp", "endingTimestamp", "startingTimestampStrategy", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
     "joinSmallRanges", "failOnDataLoss", "readTimeout", "groupId", "tags", "columns",
-    "includeProperties", "onBadBody", "expectedBrokers", "limitBefore42",
+    "includeProperties", "onBadBody", "expectedBrokers", "limitBefore42", "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp", "offsetRetries", "offsetRetryInterval",
 )  # fmt: skip
 #: How a pipeline hands its record to the reader; not for users.
 KNOWN: Final = "_knownqueues"
 FORGOTTEN: Final = "_forgottenbrokers"
 #: Where a pipeline's checkpoint is, which a Spark before 4.2 does not tell a reader.
 REACHED: Final = "_reachedoffset"
+_ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+#: What Kafka's source calls things, by folded name, and what they are called here.
+_KAFKAS: Final = {
+    "kafka.bootstrap.servers": "nameServers",
+    "subscribe": "topics",
+    "subscribepattern": "topicPattern",
+    "kafka.group.id": "groupId",
+    "groupidprefix": "groupId",
+    "includeheaders": "includeProperties",
+    "fetchoffset.numretries": "offsetRetries",
+    "fetchoffset.retryintervalms": "offsetRetryInterval",
+    "kafkaconsumer.polltimeoutms": "readTimeout",
+    "startingoffsetsbytimestampstrategy": "startingTimestampStrategy",
+}
 _WRITE: Final = (
-    "topic", "stampRows", "writeId", "onBadRow", "deadLetterTopic", "summaryFile",
+    "topic", "allowLoop", "stampRows", "writeId", "onBadRow", "deadLetterTopic", "summaryFile",
     "deliveryTimeout",
 )  # fmt: skip
 
@@ -226,6 +262,13 @@ def check_names(given: Mapping[str, str]) -> None:
             continue
         if canonical(folded) in _KNOWN:
             continue
+        if folded in _KAFKAS:
+            raise ConfigError(f"option {name!r} is Kafka's: here it is {_KAFKAS[folded]}")
+        if folded.startswith("kafka."):
+            raise ConfigError(
+                f"option {name!r} is Kafka's: settings of the client have no prefix here, e.g. "
+                "nameServers, sendTimeout, tls, accessKey"
+            )
         near = difflib.get_close_matches(canonical(folded), list(_KNOWN), n=1)
         hint = f"did you mean {_KNOWN[near[0]]}?" if near else f"known: {', '.join(ALL_OPTIONS)}"
         raise ConfigError(f"option {name!r} is unknown; {hint}")
@@ -266,11 +309,16 @@ def raw_servers(text: str) -> tuple[str, ...]:
     try:
         return name_servers(text)
     except ConfigError as error:
-        raise ConfigError(_in_camel_case(f"option nameServers: {error}")) from None
+        raise ConfigError(in_camel_case(f"option nameServers: {error}")) from None
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
     """The options of a read.
+
+    Args:
+        given: as Spark hands them over.
+        streaming: whether of a stream or of a batch; None while that is not known, when only what
+            is wrong in both is an error.
 
     Raises:
         ConfigError: one is unknown or wrong, or they contradict each other.
@@ -311,6 +359,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             "Included", raw.parse("includeProperties", one_of("user", "all", "none"), "user")
         ),
         expected=raw.parse("expectedBrokers", _expected, None),
+        offset_retries=raw.parse("offsetRetries", parse_count, 3),
+        offset_retry_interval=raw.parse("offsetRetryInterval", parse_span, 0.1),
         limit_before_42=raw.parse("limitBefore42", parse_flag, default=False),
         known=raw.parse(KNOWN, parse_assignment, nothing),
         forgotten=raw.parse(FORGOTTEN, parse_names, ()),
@@ -345,19 +395,21 @@ def _choice(raw: _Raw) -> TopicChoice:
     return TopicChoice(topics=names)
 
 
-def _start(raw: _Raw, *, streaming: bool) -> Position:
+def _start(raw: _Raw, *, streaming: bool | None) -> Position:
     default, offsets = _place(raw, "startingOffsets", LATEST if streaming else EARLIEST)
-    if not streaming and (default == LATEST or LATEST in offsets.values()):
+    if streaming is False and (default == LATEST or LATEST in offsets.values()):
         raise ConfigError(
             "option startingOffsets: a batch that starts at latest (-1) reads nothing; "
             "use earliest, offsets, or startingTimestamp"
         )
     moment = raw.parse("startingTimestamp", cast("Callable[[str], int | None]", parse_moment), None)
-    return Position(default, offsets, moment)
+    nothing: dict[MessageQueue, int] = {}
+    moments = raw.parse("startingOffsetsByTimestamp", parse_moments, nothing)
+    return Position(default, offsets, moment, moments)
 
 
-def _end(raw: _Raw, *, streaming: bool) -> Position:
-    if streaming and (given := raw.given("endingOffsets", "endingTimestamp")):
+def _end(raw: _Raw, *, streaming: bool | None) -> Position:
+    if streaming and (given := raw.given(*_ENDING)):
         raise ConfigError(
             f"option {given[0]} ends a batch, not a stream; drop it, or use spark.read"
         )
@@ -365,7 +417,9 @@ def _end(raw: _Raw, *, streaming: bool) -> Position:
     if default == EARLIEST or EARLIEST in offsets.values():
         raise ConfigError("option endingOffsets: earliest (-2) is no end; use latest or offsets")
     moment = raw.parse("endingTimestamp", cast("Callable[[str], int | None]", parse_moment), None)
-    return Position(default, offsets, moment)
+    nothing: dict[MessageQueue, int] = {}
+    moments = raw.parse("endingOffsetsByTimestamp", parse_moments, nothing)
+    return Position(default, offsets, moment, moments)
 
 
 def _place(raw: _Raw, name: str, default: int) -> tuple[int, dict[MessageQueue, int]]:
@@ -398,6 +452,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
             "StampRows", raw.parse("stampRows", one_of("true", "false", "inherit"), "true")
         ),
         write_id=raw.parse("writeId", _write_id, None),
+        allow_loop=raw.parse("allowLoop", parse_flag, default=False),
         on_bad_row=cast("OnBadRow", on_bad_row),
         dead_letter_topic=dead_letters,
         summary_file=raw.text("summaryFile"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from rocketwire.columns.fetch import DataLossError
@@ -20,6 +20,7 @@ _log = logging.getLogger("rocketwire.spark")
 
 #: Seconds between two looks for queues that can't be reached.
 _LOOK_AGAIN: Final = 0.5
+_BY_TIME: Final = "startingOffsetsByTimestamp"
 
 
 def plan_batch(
@@ -80,14 +81,12 @@ def start_offsets(
     cluster: Cluster, options: ReadOptions, bounds: Bounds
 ) -> dict[MessageQueue, int]:
     """Where each queue starts."""
-    position = options.start
-    if position.at_ms is None:
-        return _resolve(position, bounds, "startingOffsets")
-    found = cluster.offsets_at(bounds.end, position.at_ms)
-    is_new = any(found[queue] < bounds.end[queue] for queue in found)
-    if found and not is_new and not options.latest_if_none_that_new:
+    found, timed = _places(cluster, options.start, bounds, "starting")
+    is_new = any(found[queue] < bounds.end[queue] for queue in timed)
+    if timed and not is_new and not options.latest_if_none_that_new:
+        name = "startingTimestamp" if options.start.at_ms is not None else _BY_TIME
         raise ConfigError(
-            f"option startingTimestamp: no message is as new as {position.at_ms}; choose an "
+            f"option {name}: no message is as new as {min(timed.values())}; choose an "
             "earlier one, or set startingTimestampStrategy to latest"
         )
     return found
@@ -95,18 +94,33 @@ def start_offsets(
 
 def end_offsets(cluster: Cluster, options: ReadOptions, bounds: Bounds) -> dict[MessageQueue, int]:
     """Where each queue ends."""
-    if options.end.at_ms is None:
-        return _resolve(options.end, bounds, "endingOffsets")
-    return cluster.offsets_at(bounds.end, options.end.at_ms)
+    return _places(cluster, options.end, bounds, "ending")[0]
 
 
-def _resolve(position: Position, bounds: Bounds, name: str) -> dict[MessageQueue, int]:
-    unknown = sorted(set(position.offsets) - set(bounds.end) - set(bounds.silent))
+def _places(
+    cluster: Cluster, position: Position, bounds: Bounds, which: str
+) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
+    """The offset of each queue; and the moments of those that are found by time."""
+    if position.at_ms is not None:
+        timed = dict.fromkeys(bounds.end, position.at_ms)
+        return cluster.offsets_at(timed), timed
+    found = _resolve(position, bounds, f"{which}Offsets")
+    _refuse_unknown(position.moments, bounds, f"{which}OffsetsByTimestamp")
+    timed = {queue: position.moments[queue] for queue in bounds.end if queue in position.moments}
+    return found | cluster.offsets_at(timed), timed
+
+
+def _refuse_unknown(named: Iterable[MessageQueue], bounds: Bounds, name: str) -> None:
+    unknown = sorted(set(named) - set(bounds.end) - set(bounds.silent))
     if unknown:
         raise ConfigError(
             f"option {name}: there is no queue {unknown[0].id} of topic {unknown[0].topic} on "
             f"broker {unknown[0].broker}"
         )
+
+
+def _resolve(position: Position, bounds: Bounds, name: str) -> dict[MessageQueue, int]:
+    _refuse_unknown(position.offsets, bounds, name)
     found: dict[MessageQueue, int] = {}
     for queue in bounds.end:
         offset = position.offsets.get(queue, position.default)

@@ -17,12 +17,14 @@ from rocketwire.spark.client import Cluster, reader_for
 from rocketwire.spark.completeness import Completeness
 from rocketwire.spark.early_end import until_left
 from rocketwire.spark.local_record import LocalRecord
-from rocketwire.spark.options import ClientOptions, ReadOptions
+from rocketwire.spark.options import ClientOptions, ReadOptions, in_option_words
 from rocketwire.spark.planning import plan_batch
 from rocketwire.spark.ranges import QueueRange, plan_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from rocketwire.sync.reader import Reader
 
 _log = logging.getLogger("rocketwire.spark")
 
@@ -79,6 +81,16 @@ def read_partition(
     yield from until_left(decoder.decode(fetch_spans(parts_of(reader), spans, policy)))
 
 
+def cluster_for(reader: Reader, options: ReadOptions) -> Cluster:
+    """Questions to the cluster, as patient as the options say."""
+    return Cluster(
+        reader,
+        options.group_id,
+        retries=options.offset_retries,
+        interval=options.offset_retry_interval,
+    )
+
+
 def completeness_for(
     client: ClientOptions, options: ReadOptions, folder: str | None
 ) -> Completeness:
@@ -108,9 +120,11 @@ class RocketMQReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks; asks brokers for their offsets."""
         reader = reader_for(self._client, self._options.group_id)
-        cluster = Cluster(reader, self._options.group_id)
+        cluster = cluster_for(reader, self._options)
         completeness = completeness_for(self._client, self._options, self._folder)
-        return partitions_of(plan_batch(cluster, self._options, completeness), self._options)
+        with in_option_words():
+            ranges = plan_batch(cluster, self._options, completeness)
+        return partitions_of(ranges, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

@@ -87,3 +87,22 @@ def check_row_ids(schema: StructType, options: WriteOptions) -> None:
             "column rowId was not read from a topic: set the option stampRows to inherit to keep "
             "these ids (rows with the same one are repeats of each other), or drop the column"
         )
+
+
+def check_loop(schema: StructType, options: WriteOptions) -> None:
+    """Refuse rows that would go back to the topics that they were read from.
+
+    Raises:
+        ConfigError: by their columns they would, all of them.
+    """
+    if options.topic is None and is_from_topic(schema.names) and not options.allow_loop:
+        raise ConfigError(
+            "columns topic and queueOffset: each row would be written back to the topic that it was "
+            "read from. Give the option topic, drop the column queueOffset if the column topic is a "
+            "target, or set allowLoop to true"
+        )
+
+
+def is_from_topic(names: Sequence[str]) -> bool:
+    """Whether rows with these columns still say which topic they were read from."""
+    return {"topic", "queueOffset"} <= set(names)

@@ -15,15 +15,14 @@ from rocketwire.spark.client import Cluster, reader_for
 from rocketwire.spark.local_record import local_folder
 from rocketwire.spark.options import (
     ClientOptions,
-    ReadOptions,
     WriteOptions,
-    check_names,
     client_options,
+    in_option_words,
     read_options,
     write_options,
 )
 from rocketwire.spark.reader import RocketMQReader
-from rocketwire.spark.schema import check_row_ids, check_write, columns_of, read_schema
+from rocketwire.spark.schema import check_loop, check_row_ids, check_write, columns_of, read_schema
 from rocketwire.spark.stream_reader import RocketMQStreamReader
 from rocketwire.spark.writer import RocketMQStreamWriter, RocketMQWriter
 
@@ -75,16 +74,9 @@ class RocketMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of a read; options are checked here already, because this comes first."""
-        check_names(self.options)
-        options = self._read_options_if_any()
-        return read_schema(None if options is None else options.columns)
-
-    def _read_options_if_any(self) -> ReadOptions | None:
-        """Whether batch or stream is not known yet, so only what both agree on is an error."""
-        try:
-            return read_options(self.options, streaming=False)
-        except ConfigError:
-            return read_options(self.options, streaming=True)
+        # Whether batch or stream is not known yet, so only what both agree on is an error.
+        options = read_options(self.options, streaming=None)
+        return read_schema(options.columns)
 
     def reader(self, schema: StructType) -> RocketMQReader:
         """Read a batch."""
@@ -123,7 +115,9 @@ class RocketMQDataSource(DataSource):
         client, options = self._client(), write_options(self.options)
         check_write(schema, topic_given=options.topic is not None)
         check_row_ids(schema, options)
+        check_loop(schema, options)
         if client not in _reached:
-            Cluster(reader_for(client)).check_reachable(options.topic)
+            with in_option_words():
+                Cluster(reader_for(client)).check_reachable(options.topic)
             _reached.add(client)
         return client, options

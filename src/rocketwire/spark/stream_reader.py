@@ -22,10 +22,10 @@ from rocketwire.spark.absent_queues import AbsentQueues
 from rocketwire.spark.client import Bounds, Cluster, reader_for
 from rocketwire.spark.completeness import Completeness
 from rocketwire.spark.offsets import StreamOffset, batch_begin, batch_end
-from rocketwire.spark.options import ClientOptions, ReadOptions
+from rocketwire.spark.options import ClientOptions, ReadOptions, in_option_words
 from rocketwire.spark.planning import start_offsets, whole_bounds, within
 from rocketwire.spark.ranges import QueueRange
-from rocketwire.spark.reader import completeness_for, partitions_of, read_partition
+from rocketwire.spark.reader import cluster_for, completeness_for, partitions_of, read_partition
 from rocketwire.spark.spark_api import (
     HAS_LIMITS,
     VERSION,
@@ -336,14 +336,15 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The driver's state, made when first asked for."""
         if self._source is None:
             reader = reader_for(self._client, self._options.group_id)
-            cluster = Cluster(reader, self._options.group_id)
+            cluster = cluster_for(reader, self._options)
             completeness = completeness_for(self._client, self._options, self._folder)
             self._source = StreamSource(cluster, self._options, completeness)
         return self._source
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
-        return self.source.initial().to_json()
+        with in_option_words():
+            return self.source.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit from the options."""
@@ -358,7 +359,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._latest_without_start()
         begin = StreamOffset.from_json(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = self.source.latest(begin, most)
+        with in_option_words():
+            end = self.source.latest(begin, most)
         return start if end is begin else end.to_json()
 
     def _latest_without_start(self) -> dict[str, Any]:
@@ -371,7 +373,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "streams that are not availableNow",
                 *VERSION,
             )
-        return self.source.latest_without_start().to_json()
+        with in_option_words():
+            return self.source.latest_without_start().to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The brokers' true ends, for progress and lag."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from rocketwire.columns.encode import Encoded, Single, first_bad_row
 from rocketwire.columns.row_ids import ContentIds, NoIds, RowIds
 from rocketwire.columns.writer import TableWriter
+from rocketwire.spark.bad_rows import BadRowHandling, check_batch
 from rocketwire.spark.client import producer_for
 from rocketwire.spark.gathered_rows import gather
-from rocketwire.spark.options import ClientOptions, WriteOptions
+from rocketwire.spark.options import ClientOptions, WriteOptions, in_option_words
 from rocketwire.spark.spark_api import (
     HAS_ARROW_STREAM_WRITER,
     DataSourceStreamArrowWriter,
@@ -56,48 +56,6 @@ def stream_stamp(query: str, batch: str, partition: int) -> str:
     return f"{query.replace('-', '')[:_QUERY_DIGITS]}:{batch}:{partition}:"
 
 
-class _BadRows:
-    """What becomes of rows that can't be sent."""
-
-    def __init__(self, options: WriteOptions, partition: int) -> None:
-        self._options = options
-        self._partition = partition
-        self.count = 0
-
-    def take(self, encoded: Encoded) -> list[Single]:
-        if self._options.on_bad_row == "fail":
-            raise first_bad_row(encoded.bad, f"partition {self._partition}")
-        self.count += len(encoded.bad)
-        if self._options.on_bad_row == "drop":
-            return []
-        return [self._letter(encoded, row, why) for row, why in encoded.bad.items()]
-
-    def _letter(self, encoded: Encoded, row: int, why: str) -> Single:
-        """A message that tells which row was bad and why, with as much of it as can be sent."""
-        source = encoded.source.slice(row - encoded.first_row, 1).to_pylist()[0]
-        body = source.get("body")
-        if isinstance(body, str):
-            body = body.encode()
-        # A body that is missing, empty or too large is the usual fault: say so in its place.
-        if not body or why.startswith("body is"):
-            body = why.encode()
-        properties = {
-            "reason": why[:1000],
-            "partition": str(self._partition),
-            "rowIndex": str(row),
-            "topic": str(self._options.topic or source.get("topic") or ""),
-        }
-        text = "".join(
-            f"{name}\x01{_clean(value)}\x02" for name, value in properties.items() if value
-        )
-        assert self._options.dead_letter_topic is not None  # the options saw to it
-        return Single(self._options.dead_letter_topic, None, body, text.encode(), 0, row)
-
-
-def _clean(value: str) -> str:
-    return value.replace("\x01", " ").replace("\x02", " ")
-
-
 def write_partition(
     client: ClientOptions,
     options: WriteOptions,
@@ -111,8 +69,19 @@ def write_partition(
         InvalidMessageError: a row is bad; it names partition and row.
         SendFailedError: rows could not be delivered in time.
     """
+    with in_option_words():
+        return _write_partition(client, options, batches, stamp, partition)
+
+
+def _write_partition(
+    client: ClientOptions,
+    options: WriteOptions,
+    batches: Iterator[pa.RecordBatch],
+    stamp: str,
+    partition: int,
+) -> Delivered:
     producer = producer_for(client)
-    bad = _BadRows(options, partition)
+    bad = BadRowHandling(options, partition)
     with TableWriter(
         producer,
         options.topic,
@@ -121,6 +90,7 @@ def write_partition(
         on_bad_rows=bad.take,
     ) as writer:
         for batch in batches:
+            check_batch(batch, options)
             writer.write(batch)
         report = writer.finish()
     letters = bad.count if options.on_bad_row == "deadletter" else 0

@@ -5,13 +5,14 @@ import pickle
 import pytest
 
 from rocketwire.config import ProducerConfig, ReaderConfig
-from rocketwire.errors import ConfigError
+from rocketwire.errors import ConfigError, RouteError
 from rocketwire.message import MessageQueue
 from rocketwire.spark.option_values import EARLIEST, LATEST, parse_moment
 from rocketwire.spark.options import (
     ALL_OPTIONS,
     check_names,
     client_options,
+    in_option_words,
     read_options,
     write_options,
 )
@@ -247,3 +248,67 @@ def test_rows_are_stamped_left_alone_or_keep_their_ids():
         ConfigError, match="option stampRows: 'yes' is none of true, false, inherit"
     ):
         write_options(TOPIC | {"stamprows": "yes"})
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("subscribe", "topics"),
+        ("subscribePattern", "topicPattern"),
+        ("kafka.bootstrap.servers", "nameServers"),
+        ("includeHeaders", "includeProperties"),
+        ("fetchOffset.numRetries", "offsetRetries"),
+    ],
+)
+def test_names_of_kafkas_source_are_answered_with_ours(name, ours):
+    with pytest.raises(ConfigError, match=f"is Kafka's: here it is {ours}$"):
+        check_names({name.lower(): "x"})
+
+
+def test_settings_of_kafkas_client_are_answered():
+    with pytest.raises(ConfigError, match="settings of the client have no prefix here"):
+        check_names({"kafka.linger.ms": "5"})
+
+
+def test_an_error_of_one_option_is_not_hidden_behind_another():
+    wrong = TOPIC | {"endingoffsets": "latest", "columns": "bodi"}
+    with pytest.raises(ConfigError, match="option columns: 'bodi'"):
+        read_options(wrong, streaming=None)
+    # What only one of batch and stream refuses is no error while that is not known.
+    read_options(TOPIC | {"endingoffsets": "latest"}, streaming=None)
+    read_options(TOPIC | {"startingoffsets": "latest"}, streaming=None)
+
+
+def test_moments_of_single_queues():
+    text = '{"orders":{"a":{"0":1794800000000}}}'
+    found = read_options(
+        TOPIC | {"startingoffsetsbytimestamp": text, "endingoffsetsbytimestamp": text},
+        streaming=False,
+    )
+    assert (
+        found.start.moments == found.end.moments == {MessageQueue("orders", "a", 0): 1794800000000}
+    )
+    with pytest.raises(
+        ConfigError, match="option startingOffsetsByTimestamp: orders, a, '0': -1 is no"
+    ):
+        read_options(
+            TOPIC | {"startingoffsetsbytimestamp": '{"orders":{"a":{"0":-1}}}'}, streaming=True
+        )
+    with pytest.raises(ConfigError, match="endingOffsetsByTimestamp ends a batch"):
+        read_options(TOPIC | {"endingoffsetsbytimestamp": text}, streaming=True)
+
+
+def test_look_ups_are_repeated_as_often_as_said():
+    found = read_options(
+        TOPIC | {"offsetretries": "0", "offsetretryinterval": "2s"}, streaming=False
+    )
+    assert (found.offset_retries, found.offset_retry_interval) == (0, 2.0)
+
+
+def test_errors_of_the_client_name_options_in_camel_case():
+    with (
+        pytest.raises(RouteError, match="check nameServers and sendTimeout") as caught,
+        in_option_words(),
+    ):
+        raise RouteError("check name_servers and send_timeout")
+    assert "name_servers" not in str(caught.value)

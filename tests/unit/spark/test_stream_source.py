@@ -32,6 +32,7 @@ class Brokers:
         self.committed = []
         self.asked = 0
         self.ordered = {}
+        self.moments = {}
 
     @property
     def places(self):
@@ -74,8 +75,10 @@ class Brokers:
             {q: self.places[q][0] for q in heard}, {q: self.places[q][1] for q in heard}, silent
         )
 
-    def offsets_at(self, queues, moment_ms):
-        return {q: self.places[q][1] for q in queues}
+    def offsets_at(self, moments):
+        return {
+            q: self.moments.get((q, moment), self.places[q][1]) for q, moment in moments.items()
+        }
 
     def commit(self, group, offsets):
         self.committed.append((group, dict(offsets)))
@@ -477,3 +480,21 @@ def test_limits_hold_before_42_only_when_asked_for(source, clock):
     bound = source(brokers, maxoffsetspertrigger="10", limitbefore42="true")
     bound.initial()
     assert bound.latest_without_start().offsets == {A: 10}
+
+
+def test_single_queues_start_by_time_and_the_others_as_startingoffsets_says(source, clock):
+    brokers = Brokers(t={A: (0, 9), B: (0, 9)})
+    brokers.moments = {(A, 1000): 4}
+    text = '{"t":{"a":{"0":1000}}}'
+    stream = source(brokers, startingoffsets="latest", startingoffsetsbytimestamp=text)
+    assert stream.initial().offsets == {A: 4, B: 9}
+    late = source(brokers, startingoffsetsbytimestamp='{"t":{"a":{"0":2000}}}')
+    with pytest.raises(
+        ConfigError, match="option startingOffsetsByTimestamp: no message is as new"
+    ):
+        late.initial()
+    both = source(brokers, startingtimestamp="1000", startingoffsetsbytimestamp=text,
+                  startingtimestampstrategy="latest")  # fmt: skip
+    assert both.initial().offsets == {A: 4, B: 9}
+    with pytest.raises(ConfigError, match="option startingOffsetsByTimestamp: there is no queue 7"):
+        source(brokers, startingoffsetsbytimestamp='{"t":{"a":{"7":1}}}').initial()
