@@ -10,6 +10,7 @@ from typing import Any
 from rocketwire.aio.client import AsyncClient
 from rocketwire.config import ReaderConfig
 from rocketwire.core import pull
+from rocketwire.core.expected import Expected, check_expected
 from rocketwire.core.filters import check_filter, message_filter
 from rocketwire.core.pull import Fetched, TagFilter, tag_filter
 from rocketwire.core.read_arguments import (
@@ -125,6 +126,7 @@ class AsyncReader(AsyncClient[ReaderConfig]):
         *,
         follow: bool = False,
         sql: str | None = None,
+        expected_brokers: Expected | None = None,
     ) -> AsyncIterator[StoredMessage]:
         """The messages of a topic, or of one queue, for ``async for``; in order per queue.
 
@@ -136,6 +138,11 @@ class AsyncReader(AsyncClient[ReaderConfig]):
             tags: ``TagA || TagB``; all by default.
             follow: go on for ever, with what comes.
             sql: an SQL92 expression over properties instead of tags, which brokers evaluate.
+            expected_brokers: names of the topic's brokers, or how many there are; one that is missing
+                is an error. Without it, those that this client saw minutes ago count.
+
+        Raises:
+            MissingQueuesError: a broker that the topic is known to have is missing.
         """
         self._deadline()
         check_reading(topic, start, end, follow=follow)
@@ -146,6 +153,7 @@ class AsyncReader(AsyncClient[ReaderConfig]):
             tags=wanted,
             follow=follow,
             request_timeout=self._config.pull_timeout,
+            expected=check_expected(expected_brokers),
         )
         return self._iterate(reading, wanted, topic, start, end)
 

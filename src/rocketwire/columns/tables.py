@@ -19,6 +19,7 @@ from rocketwire.columns.row_ids import NumberedIds
 from rocketwire.columns.rows import BadRows
 from rocketwire.columns.schema import check_written_schema, select_columns
 from rocketwire.columns.writer import TableWriter
+from rocketwire.core.expected import Expected, check_expected, complete_queues
 from rocketwire.core.pull import tag_filter
 from rocketwire.core.reading import Position, resolve
 from rocketwire.core.together import run_together
@@ -147,6 +148,7 @@ def read_table(  # noqa: PLR0913 - each may be said of a read
     properties: Included = "user",
     on_bad_body: OnBadBody = "raw",
     timeout: float = 120.0,
+    expected_brokers: Expected | None = None,
 ) -> pa.Table:
     """The messages of a topic as an Arrow table; in order per queue.
 
@@ -162,13 +164,16 @@ def read_table(  # noqa: PLR0913 - each may be said of a read
             (``raw``; the column ``undecodable``, if it is asked for, says why), ``fail``, or
             ``skip`` it.
         timeout: how long reading may go without progress.
+        expected_brokers: names of the topic's brokers, or how many there are; one that is missing is
+            an error. Without it, those that the reader saw minutes ago count.
 
     Raises:
+        MissingQueuesError: a broker that the topic is known to have is missing.
         DataLossError: messages vanished while they were read.
     """
     batches = read_batches(
         reader, topic, start=start, end=end, columns=columns, tags=tags, properties=properties,
-        on_bad_body=on_bad_body, timeout=timeout,
+        on_bad_body=on_bad_body, timeout=timeout, expected_brokers=expected_brokers,
     )  # fmt: skip
     return batches.read_all()
 
@@ -184,6 +189,7 @@ def read_batches(  # noqa: PLR0913 - as above
     properties: Included = "user",
     on_bad_body: OnBadBody = "raw",
     timeout: float = 120.0,
+    expected_brokers: Expected | None = None,
 ) -> pa.RecordBatchReader:
     """Like `read_table`, batch by batch, for topics larger than memory."""
     chosen = tag_filter(tags)
@@ -195,10 +201,20 @@ def read_batches(  # noqa: PLR0913 - as above
     )
     group = reader._config.group  # noqa: SLF001 - brokers should see the reader's own group
     policy = FetchPolicy(timeout=timeout, tags=chosen, group=group)
-    queues = list(reader.queues(topic)) if isinstance(topic, str) else list(topic)
+    queues = _queues(reader, topic, expected_brokers)
     spans = _resolve(reader, queues, start, end, group)
     bodies = fetch_spans(parts_of(reader), spans, policy)
     return pa.RecordBatchReader.from_batches(decoder.schema, decoder.decode(bodies))
+
+
+def _queues(
+    reader: Reader, topic: str | Sequence[MessageQueue], expected: Expected | None
+) -> list[MessageQueue]:
+    if not isinstance(topic, str):
+        return list(topic)
+    parts, wanted = parts_of(reader), check_expected(expected)
+    deadline = parts.clock() + parts.request_timeout
+    return list(parts.run(complete_queues(parts.instance, topic, deadline, wanted)))
 
 
 def _resolve(

@@ -77,6 +77,8 @@ class Instance:
         self.name_servers = config.name_servers
         self._first_server = int(surroundings.random.random() * len(config.name_servers))
         self.producer_groups: set[str] = set()
+        #: When each broker of a topic was last seen by a read of it.
+        self.seen_brokers: dict[str, dict[str, float]] = {}
         #: The topic whose route serves unknown topics, and how many queues those get.
         self.defaults: tuple[str, int] = ("TBW102", 4)
         self._upkeeper: object | None = None

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from rocketwire.core.effects import Op, invoke_all, sleep
+from rocketwire.core.expected import complete_queues
 from rocketwire.core.instance import Instance
 from rocketwire.core.pull import (
     ALL,
@@ -23,7 +24,6 @@ from rocketwire.core.pull import (
     min_offset,
     offset_for_time,
     read_pull,
-    read_queues,
 )
 from rocketwire.errors import BrokerError, ProtocolError, RocketMQError, TransportError
 from rocketwire.message import MessageQueue, epoch_of
@@ -86,6 +86,7 @@ class Reading:
         follow: bool,
         batch: int = 32,
         request_timeout: float = 10.0,
+        expected: tuple[str, ...] | int | None = None,
     ) -> None:
         self._instance = instance
         self._group = group
@@ -93,6 +94,7 @@ class Reading:
         self._follow = follow
         self._batch = batch
         self._timeout = request_timeout
+        self._expected = expected
         self.cursors: list[Cursor] = []
         #: Corrections of the broker that nobody was told of yet.
         self.moves: list[Fetched] = []
@@ -107,7 +109,7 @@ class Reading:
         """Find out where each queue starts and ends."""
         instance = self._instance
         deadline = instance.clock() + self._timeout
-        chosen = queues or (yield from read_queues(instance, topic, deadline))
+        chosen = queues or (yield from complete_queues(instance, topic, deadline, self._expected))
         for queue in chosen:
             deadline = instance.clock() + self._timeout
             first = yield from resolve(instance, queue, start, self._group, deadline)

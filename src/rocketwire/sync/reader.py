@@ -9,6 +9,7 @@ from typing import Any
 
 from rocketwire.config import ReaderConfig
 from rocketwire.core import pull
+from rocketwire.core.expected import Expected, check_expected
 from rocketwire.core.filters import check_filter, message_filter
 from rocketwire.core.pull import Fetched, tag_filter
 from rocketwire.core.read_arguments import (
@@ -123,6 +124,7 @@ class Reader(BlockingClient[ReaderConfig]):
         *,
         follow: bool = False,
         sql: str | None = None,
+        expected_brokers: Expected | None = None,
     ) -> Iterator[StoredMessage]:
         """The messages of a topic, or of one queue; in order per queue.
 
@@ -133,6 +135,11 @@ class Reader(BlockingClient[ReaderConfig]):
             tags: ``TagA || TagB``; all by default.
             follow: go on for ever, with what comes.
             sql: an SQL92 expression over properties instead of tags, which brokers evaluate.
+            expected_brokers: names of the topic's brokers, or how many there are; one that is missing
+                is an error. Without it, those that this client saw minutes ago count.
+
+        Raises:
+            MissingQueuesError: a broker that the topic is known to have is missing.
         """
         self._deadline()
         check_reading(topic, start, end, follow=follow)
@@ -143,6 +150,7 @@ class Reader(BlockingClient[ReaderConfig]):
             tags=wanted,
             follow=follow,
             request_timeout=self._config.pull_timeout,
+            expected=check_expected(expected_brokers),
         )
         name = topic.topic if isinstance(topic, MessageQueue) else topic
         queues = [topic] if isinstance(topic, MessageQueue) else None
