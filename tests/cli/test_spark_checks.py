@@ -26,6 +26,8 @@ def no_spark(monkeypatch):
         (["archive", "known", "lake", "--set", "tag=x"], "did you mean tags"),
         (["archive", "known", "lake", "--set", "subscribe=x"], "is Kafka's: here it is topics"),
         (["archive", "known", "lake", "--set", "readTimeout=soon"], "option readTimeout"),
+        (["archive", "known", "lake", "--body", "xml"], "body is 'xml'"),
+        (["archive", "known", "lake", "--body", "avro"], "give schema=, a file"),
         (["transform", "nowhere", "x", "--sql", "select 1"], "topic nowhere is unknown"),
         (["transform", "known", "x", "--sql", "s", "--set", "stampRows=1"], "option stampRows"),
         (["publish", "rows.json", "x", "--set", "onBadRow=no"], "option onBadRow"),

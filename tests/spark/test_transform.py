@@ -128,7 +128,14 @@ def test_rows_that_cannot_be_written_go_to_the_dead_letters(
         ({}, "exactly one of sql and function"),
         ({"sql": "SELECT keys FROM messages"}, "no columns to make a body of"),
         ({"sql": "SELECT 1 AS body FROM messages"}, "column body is int32"),
-        ({"sql": "SELECT 1", "body": "xml"}, "body is 'xml': raw or json"),
+        ({"sql": "SELECT 1", "body": "xml"}, "body is 'xml': raw, text, json, avro or protobuf"),
+        ({"sql": "SELECT 1", "body": "avro"}, "give schema=, a file with its schema"),
+        (
+            {"sql": "SELECT 1", "body": "avro", "schema": "/no/such.avsc"},
+            "can't be read: No such file",
+        ),
+        ({"sql": "SELECT 1", "body": "protobuf", "schema": "x"}, "write FILE:MESSAGE"),
+        ({"sql": "SELECT 1", "body": "text", "registry_header": True}, "not for text"),
         ({"sql": "SELECT 1", "body": "json"}, "no schema can be learned"),
         ({"sql": "SELECT 1", "body": "json", "schema": "?"}, "schema '.' can't be read"),
         ({"function": lambda messages: 7}, "returned a int"),
@@ -142,3 +149,27 @@ def test_wrong_arguments_are_refused(run, options, words):
 def test_a_stream_may_not_feed_itself(spark, cluster, topic):
     with pytest.raises(ConfigError, match="would feed itself"):
         transform(spark, topic, topic, name_servers=cluster.name_server, sql="SELECT 1")
+
+
+def test_bodies_as_text_and_as_variant(run, producer, reader, topic, target, tmp_path):
+    fill(producer, topic, 1, 2)
+    send_table(producer, {"body": ["not json"], "keys": ["k9"]}, topic)
+    run(
+        sql="SELECT keys, upper(data) AS body FROM messages", body="text", checkpoint=tmp_path / "t"
+    )
+    assert [row["body"] for row in out(reader, target)][2] == b"NOT JSON"
+    sql = "SELECT keys, coalesce(string(data:price), _error) AS body FROM messages"
+    run(sql=sql, body="json", schema="variant", checkpoint=tmp_path / "v")
+    bodies = {row["body"] for row in out(reader, target)}
+    assert {b"2", b"4", b"the body is not JSON"} <= bodies
+
+
+@pytest.mark.parametrize("kind", ["avro", "protobuf"])
+def test_a_session_without_the_package_is_told_its_name(run, producer, topic, tmp_path, kind):
+    fill(producer, topic, 1)
+    (tmp_path / "schema").write_text('"string"')
+    schema = str(tmp_path / "schema") + (":Order" if kind == "protobuf" else "")
+    with pytest.raises(
+        ConfigError, match=rf"spark\.jars\.packages=org\.apache\.spark:spark-{kind}_2\.13:"
+    ):
+        run(sql="SELECT body FROM messages", body=kind, schema=schema, registry_header=True)

@@ -10,7 +10,7 @@ import typer
 from rocketwire.cli.failures import FAILED, UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import size_text
-from rocketwire.cli.spark_checks import check_first
+from rocketwire.cli.spark_checks import check_body, check_first
 from rocketwire.cli.spark_work import (
     Master,
     SourceOptions,
@@ -42,10 +42,15 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     *,
     topic: Annotated[str, typer.Argument(help="Which; several with commas.")],
     folder: Annotated[Path, typer.Argument(help="The dataset: topic=.../date=.../*.parquet.")],
-    body: Annotated[str, typer.Option(help="raw, or json: parsed as the column data.")] = "raw",
+    body: Annotated[
+        str, typer.Option(help="raw, text, json, avro or protobuf: the column data.")
+    ] = "raw",
     schema: Annotated[
-        str | None, typer.Option(help="Of JSON bodies, as DDL; else learned.")
+        str | None, typer.Option(help="DDL for JSON, else learned; a file for avro and protobuf.")
     ] = None,
+    registry_header: Annotated[
+        bool, typer.Option("--registry-header", help="Five bytes come before avro and protobuf.")
+    ] = False,
     start: Annotated[str, typer.Option("--from", help="Of a new archive.")] = "earliest",
     checkpoint: Annotated[
         Path | None, typer.Option(help="Remembers how far it is; beside the dataset by default.")
@@ -67,6 +72,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     """Add what is new in a topic to a Parquet dataset; incremental and restartable."""
     given = source_options(here, options)
     check_first(here, given, reads=topic, folder=folder)
+    check_body(body, schema, registry_header=registry_header)
     if verify:
         _check_archive(folder, checkpoint)
     with started_spark(here, master) as spark:
@@ -84,6 +90,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
                 name_servers=here.name_servers,
                 body=body,
                 schema=schema,
+                registry_header=registry_header,
                 start=start,
                 checkpoint=checkpoint,
                 follow=follow,

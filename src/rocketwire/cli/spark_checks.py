@@ -54,6 +54,17 @@ def check_first(
             raise CommandFailedError(f"topic {topic} is unknown: check its name, or create it")
 
 
+def check_body(kind: str, schema: str | None, *, registry_header: bool) -> None:
+    """Refuse a way to read bodies that there is not.
+
+    Raises:
+        ConfigError: there is not.
+    """
+    from rocketwire.spark.pipelines.bodies import check_kind
+
+    check_kind(kind, schema, has_header=registry_header)
+
+
 def _check_folder(folder: Path) -> None:
     if "://" in str(folder) or ":/" in str(folder):
         return

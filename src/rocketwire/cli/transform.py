@@ -12,7 +12,7 @@ import typer
 
 from rocketwire.cli.failures import UsageError
 from rocketwire.cli.invocation import Invocation, command
-from rocketwire.cli.spark_checks import check_first
+from rocketwire.cli.spark_checks import check_body, check_first
 from rocketwire.cli.spark_work import (
     Master,
     SourceOptions,
@@ -54,10 +54,15 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
         str | None,
         typer.Option(metavar="MODULE:FUNCTION", help="Takes and returns a DataFrame instead."),
     ] = None,
-    body: Annotated[str, typer.Option(help="raw, or json: parsed as the column data.")] = "raw",
+    body: Annotated[
+        str, typer.Option(help="raw, text, json, avro or protobuf: the column data.")
+    ] = "raw",
     schema: Annotated[
-        str | None, typer.Option(help="Of JSON bodies, as DDL; else learned.")
+        str | None, typer.Option(help="DDL for JSON, else learned; a file for avro and protobuf.")
     ] = None,
+    registry_header: Annotated[
+        bool, typer.Option("--registry-header", help="Five bytes come before avro and protobuf.")
+    ] = False,
     start: Annotated[str, typer.Option("--from", help="Of a new checkpoint.")] = "earliest",
     checkpoint: Annotated[
         Path | None, typer.Option(help="Remembers how far it is; else rocketwire-checkpoints here.")
@@ -75,6 +80,7 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     function = _function(sql, python)
     given = source_options(here, options)
     check_first(here, given, reads=source, writes=target)
+    check_body(body, schema, registry_header=registry_header)
     with started_spark(here, master, is_short=dry_run) as spark:
         from rocketwire.spark import transform as run
         from rocketwire.spark.pipelines.checkpoint import default_checkpoint
@@ -94,6 +100,7 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
                 function=function,
                 body=body,
                 schema=schema,
+                registry_header=registry_header,
                 start=start,
                 checkpoint=place,
                 force=force,

@@ -18,7 +18,7 @@ from rocketwire.spark.pipelines.archive_batch import ArchiveBatch
 from rocketwire.spark.pipelines.archive_lock import only_writer
 from rocketwire.spark.pipelines.archive_record import ArchiveRecord
 from rocketwire.spark.pipelines.archive_verify import ArchiveVerification, check_archive
-from rocketwire.spark.pipelines.bodies import body_schema
+from rocketwire.spark.pipelines.bodies import VARIANT, body_reader
 from rocketwire.spark.pipelines.checkpoint import (
     checkpoint_note,
     claim_checkpoint,
@@ -77,6 +77,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     name_servers: str | Sequence[str] | None = None,
     body: str = "raw",
     schema: str | None = None,
+    registry_header: bool = False,
     start: str = "earliest",
     checkpoint: str | Path | None = None,
     follow: bool = False,
@@ -93,9 +94,11 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
         topic: which, or several with commas.
         folder: the dataset: ``topic=.../date=.../*.parquet``.
         name_servers: of the cluster.
-        body: ``raw``, or ``json``: the parsed body is the column ``data``; what does not parse
-            stays in ``_body``, and ``_error`` says why.
-        schema: of JSON bodies, as DDL; learned from the topic unless given.
+        body: ``raw``, or how to read it: ``text``, ``json``, ``avro``, ``protobuf``: it becomes the
+            column ``data``; what does not parse stays in ``_body``, and ``_error`` says why.
+        schema: of JSON bodies, as DDL, learned from the topic unless given; of Avro, a file with its
+            schema; of Protobuf, a file with the descriptor, a colon, and the message's name.
+        registry_header: Avro or Protobuf bodies begin with the five bytes of a schema registry.
         start: where a new archive starts: ``earliest`` or ``latest``.
         checkpoint: the folder that remembers how far it is; beside the dataset unless given.
         follow: go on for ever, instead of until the present end.
@@ -110,10 +113,10 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     """
     require(topic, "topic", "name a topic")
     require(str(folder), "folder", "name the folder of the dataset")
-    if body not in {"raw", "json"}:
-        raise ConfigError(f"body is {body!r}: raw or json")
     settings = source_options(name_servers, options)
-    learned = body_schema(spark, schema, topic, settings) if body == "json" else None
+    bodies = body_reader(spark, body, schema, topic, settings, has_header=registry_header)
+    if bodies.schema == VARIANT and format == "parquet":
+        raise ConfigError("schema is variant: Parquet files of an archive need columns; give DDL")
     place = str(checkpoint or default_checkpoint(folder))
     claimed = {"topic": topic, "folder": str(folder), "body": body, "format": format}
     note = checkpoint_note(place)
@@ -137,8 +140,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
         read = spark.readStream.format("rocketmq").options(
             **settings, topics=topic, startingOffsets=start
         )
-        text = None if learned is None else learned.json()
-        batch = ArchiveBatch(str(folder), claimed.get("stream", ""), format, text)
+        batch = ArchiveBatch(str(folder), claimed.get("stream", ""), format, bodies)
         run = _Run(batch, topic, place, compacts=compact_files)
         try:
             done = run.go(read.load(), follow=follow, on_start=on_start)

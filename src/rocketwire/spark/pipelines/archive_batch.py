@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketwire.spark.pipelines.archive_files import RESULT_SCHEMA, ArchiveTask, make_visible
 from rocketwire.spark.pipelines.arrow_map import map_in_arrow
-from rocketwire.spark.pipelines.bodies import parsed
+from rocketwire.spark.pipelines.bodies import BodyReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,14 +24,14 @@ class ArchiveBatch:
         folder: the dataset.
         stream: names the files of one checkpoint.
         kind: ``parquet``, or a format that Spark has.
-        schema: of JSON bodies, as JSON; None to keep bodies as they are.
+        bodies: how they are read.
         told: a file that gets a line about each batch; None for none.
     """
 
     folder: str
     stream: str
     kind: str
-    schema: str | None = None
+    bodies: BodyReader = field(default_factory=BodyReader)
     told: str | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -57,11 +57,10 @@ class ArchiveBatch:
 
     def _with_data(self, batch: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
-        from pyspark.sql.types import StructType
 
-        if self.schema is None:
+        if self.bodies.kind == "raw":
             return batch
-        read = parsed(batch, StructType.fromJson(json.loads(self.schema)))
+        read = self.bodies.parsed(batch)
         kept = f.when(f.col("_error").isNotNull(), f.col("body"))
         return read.withColumn("_body", kept).drop("body")
 

@@ -1,10 +1,12 @@
-"""Message bodies as data: JSON, parsed by a schema that is given or learned from the topic."""
+"""Message bodies as data: text, JSON, Avro or Protobuf, read by Spark's own functions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, cast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark.pipelines.dataset import first_line
@@ -13,26 +15,180 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import ArrayType, StructType
 
+KINDS: Final = ("raw", "text", "json", "avro", "protobuf")
+#: The schema of JSON bodies that have none.
+VARIANT: Final = "variant"
 #: Bodies from which a schema is learned.
 _SAMPLE: Final = 10_000
 _SAMPLE_BYTES: Final = 4 * 1024 * 1024
 BAD_TEXT: Final = "__rocketwire_bad_text"
+#: A schema registry's magic byte and the number of the schema, before the value.
+_HEADER: Final = 5
 
 
-def body_schema(
-    spark: SparkSession, ddl: str | None, topics: str, settings: Mapping[str, str]
-) -> StructType:
-    """The schema of JSON bodies: as given, or as the topic's messages show it.
+@dataclass(frozen=True)
+class BodyReader:
+    """How bodies are read; a plain value, so that it can travel.
+
+    Args:
+        kind: one of ``KINDS``.
+        schema: of JSON, Spark's schema as JSON, or ``variant``; of Avro, its schema as JSON; of
+            Protobuf, the descriptor's bytes in hexadecimal digits, a colon and the message's name.
+        has_header: whether the five bytes of a schema registry come first.
+    """
+
+    kind: str = "raw"
+    schema: str = ""
+    has_header: bool = False
+
+    def parsed(self, frame: DataFrame) -> DataFrame:
+        """The frame with ``data``, the parsed body, and ``_error``, why that is null.
+
+        Raises:
+            ConfigError: the session lacks a package.
+        """
+        if self.kind == "raw":
+            return frame
+        if self.kind == "json" and self.schema != VARIANT:
+            return self._as_json(frame)
+        from pyspark.sql import functions as f
+
+        data = self._data()
+        read = frame.withColumn("data", data)
+        why = f.when(f.col("data").isNull(), _reason(f"the body is not {self._name()}"))
+        return read.withColumn("_error", why)
+
+    def _name(self) -> str:
+        return {"text": "text", "json": "JSON"}.get(self.kind, f"{self.kind} of the schema")
+
+    def _data(self) -> Column:
+        from pyspark.sql import functions as f
+
+        body = f.expr(f"substring(body, {_HEADER + 1})") if self.has_header else f.col("body")
+        if self.kind == "text":
+            return body.cast("string")
+        if self.kind == "json":
+            return f.try_parse_json(body.cast("string"))
+        permissive = {"mode": "PERMISSIVE"}
+        try:
+            if self.kind == "avro":
+                from pyspark.sql.avro.functions import from_avro
+
+                return from_avro(body, self.schema, permissive)
+            from pyspark.sql.protobuf.functions import from_protobuf
+
+            descriptor, _, message = self.schema.partition(":")
+            return from_protobuf(
+                body, message, options=permissive, binaryDescriptorSet=bytes.fromhex(descriptor)
+            )
+        except TypeError as error:  # what PySpark makes of a class that Java does not find
+            raise missing_package(self.kind) from error
+
+    def _as_json(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        schema = StructType.fromJson(json.loads(self.schema))
+        wide = StructType([*schema.fields, StructField(BAD_TEXT, StringType())])
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_TEXT}
+        read = frame.withColumn("data", f.from_json(f.col("body").cast("string"), wide, options))
+        is_bad = f.col("data").isNull() | f.col(f"data.{BAD_TEXT}").isNotNull()
+        clean = f.struct(
+            *(f.col(f"data.`{field.name}`").alias(field.name) for field in schema.fields)
+        )
+        why = f.when(is_bad, _reason("the body is not JSON of the schema"))
+        return read.withColumns({"data": f.when(~is_bad, clean), "_error": why})
+
+
+def _reason(text: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.when(f.length("body") == 0, f.lit("the body is empty")).otherwise(f.lit(text))
+
+
+def missing_package(kind: str) -> ConfigError:
+    """The error of a session that can't read a kind of body."""
+    import pyspark
+
+    package = f"org.apache.spark:spark-{kind}_2.13:{pyspark.__version__}"
+    return ConfigError(
+        f"body is {kind!r}: this session lacks Spark's package for it; start it with "
+        f"spark.jars.packages={package}"
+    )
+
+
+def body_reader(
+    spark: SparkSession,
+    kind: str,
+    schema: str | None,
+    topics: str,
+    settings: Mapping[str, str],
+    *,
+    has_header: bool = False,
+) -> BodyReader:
+    """How the bodies of some topics are read.
 
     Args:
         spark: the session.
-        ddl: e.g. ``id bigint, name string``.
+        kind: one of ``KINDS``.
+        schema: of JSON: DDL such as ``id bigint, name string``, or ``variant``, learned from the
+            topic's messages unless given; of Avro: a file with the schema; of Protobuf: a file with
+            the descriptor, a colon and the name of the message.
         topics: a topic, or several with commas.
         settings: options of the data source.
+        has_header: whether the five bytes of a schema registry come first.
 
     Raises:
         ConfigError: it is no schema, or there is nothing to learn one from.
     """
+    check_kind(kind, schema, has_header=has_header)
+    if kind in {"raw", "text"}:
+        return BodyReader(kind)
+    if kind == "json":
+        is_variant = schema is not None and schema.strip().lower() == VARIANT
+        text = VARIANT if is_variant else _json_schema(spark, schema, topics, settings).json()
+        return BodyReader(kind, text)
+    assert schema is not None  # the check saw to it
+    return BodyReader(kind, _schema_file(kind, schema), has_header)
+
+
+def check_kind(kind: str, schema: str | None, *, has_header: bool = False) -> None:
+    """Refuse what can't be; needs no session.
+
+    Raises:
+        ConfigError: it can't.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"body is {kind!r}: {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    if kind in {"avro", "protobuf"} and not schema:
+        what = "its schema" if kind == "avro" else "the descriptor, a colon, and the message's name"
+        raise ConfigError(f"body is {kind!r}: give schema=, a file with {what}")
+    if has_header and kind not in {"avro", "protobuf"}:
+        raise ConfigError(f"registry_header is for avro and protobuf, not for {kind}")
+
+
+def _schema_file(kind: str, text: str) -> str:
+    if kind == "avro" and text.lstrip().startswith(("{", '"', "[")):
+        return text
+    path, _, message = text.rpartition(":") if kind == "protobuf" else (text, "", "")
+    if kind == "protobuf" and not (path and message):
+        raise ConfigError(f"schema {text!r}: write FILE:MESSAGE, e.g. orders.desc:shop.Order")
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"schema {path} can't be read: {error.strerror or error}") from None
+    if kind == "protobuf":
+        return f"{content.hex()}:{message}"
+    try:
+        return json.dumps(json.loads(content))
+    except ValueError:
+        raise ConfigError(f"schema {path} is no Avro schema: it is not JSON") from None
+
+
+def _json_schema(
+    spark: SparkSession, ddl: str | None, topics: str, settings: Mapping[str, str]
+) -> StructType:
+    """The schema of JSON bodies: as given, or as the topic's messages show it."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
@@ -47,21 +203,26 @@ def body_schema(
         return found
     read = spark.read.format("rocketmq").options(**settings, topics=topics, columns="body")
     sample = read.load().limit(_SAMPLE).select(f.col("body").cast("string"))
-    objects = _objects(row[0] for row in sample.toLocalIterator())
-    if objects:
-        kind = f.schema_of_json(f.lit(f"[{','.join(objects)}]"))
-        (row,) = spark.range(1).select(kind.alias("kind")).collect()
-        whole = StructType.fromDDL(f"bodies {row.kind}")
-        assert isinstance(whole, StructType)  # columns were given
-        learned = cast("ArrayType", whole["bodies"].dataType).elementType
-        assert isinstance(learned, StructType)  # only objects were shown
-    else:
-        learned = StructType()
-    learned = StructType([field for field in learned.fields if field.name != "_corrupt_record"])
-    if not learned.fields:
+    learned = _learned(spark, _objects(row[0] for row in sample.toLocalIterator()))
+    if learned is None or not learned.fields:
         raise ConfigError(
             f"no schema can be learned from topic {topics}: it has no JSON objects yet; give schema="
         )
+    return learned
+
+
+def _learned(spark: SparkSession, objects: list[str]) -> StructType | None:
+    """What Spark makes of some objects. As one array in one literal: its reader of lines needs RDDs."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    if not objects:
+        return None
+    kind = f.schema_of_json(f.lit(f"[{','.join(objects)}]"))
+    (row,) = spark.range(1).select(kind.alias("kind")).collect()
+    whole: Any = StructType.fromDDL(f"bodies {row.kind}")
+    learned = cast("ArrayType", whole["bodies"].dataType).elementType
+    assert isinstance(learned, StructType)  # only objects were shown
     return learned
 
 
@@ -80,24 +241,3 @@ def _objects(bodies: Iterable[str | None]) -> list[str]:
         if room <= 0:
             break
     return found
-
-
-def parsed(frame: DataFrame, schema: StructType) -> DataFrame:
-    """The frame with ``data``, the parsed body, and why it is null where it does not parse."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    wide = StructType([*schema.fields, StructField(BAD_TEXT, StringType())])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_TEXT}
-    read = frame.withColumn("data", f.from_json(f.col("body").cast("string"), wide, options))
-    is_bad = f.col("data").isNull() | f.col(f"data.{BAD_TEXT}").isNotNull()
-    clean = f.struct(*(f.col(f"data.`{field.name}`").alias(field.name) for field in schema.fields))
-    return read.withColumns({"data": f.when(~is_bad, clean), "_error": f.when(is_bad, _reason())})
-
-
-def _reason() -> Column:
-    from pyspark.sql import functions as f
-
-    return f.when(f.length("body") == 0, f.lit("the body is empty")).otherwise(
-        f.lit("the body is not JSON of the schema")
-    )

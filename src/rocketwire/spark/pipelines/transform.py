@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from rocketwire.errors import ConfigError
 from rocketwire.spark.offsets import StreamOffset
 from rocketwire.spark.options import write_options
-from rocketwire.spark.pipelines.bodies import body_schema, parsed
+from rocketwire.spark.pipelines.bodies import body_reader
 from rocketwire.spark.pipelines.checkpoint import (
     checkpoint_note,
     claim_checkpoint,
@@ -71,6 +71,7 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     function: Callable[[DataFrame], DataFrame] | None = None,
     body: str = "raw",
     schema: str | None = None,
+    registry_header: bool = False,
     start: str = "earliest",
     checkpoint: str | Path | None = None,
     force: bool = False,
@@ -89,11 +90,14 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
         target: the topic to write.
         name_servers: of the cluster.
         sql: selects from ``messages``, which has the columns of the data source, and ``data`` when
-            ``body`` is ``json``. A result without ``body`` is sent as JSON of its columns; ``keys``,
+            ``body`` is not ``raw``. A result without ``body`` is sent as JSON of its columns; ``keys``,
             ``tags`` and ``shardingKey`` go over unless selected.
         function: the same in Python: takes and returns a data frame.
-        body: ``raw``, or ``json`` to parse bodies.
-        schema: of JSON bodies, as DDL; learned from the topic unless given.
+        body: ``raw``, or how to read it: ``text``, ``json``, ``avro``, ``protobuf``.
+        schema: of JSON bodies, as DDL or ``variant``, learned from the topic unless given; of Avro, a
+            file with its schema; of Protobuf, a file with the descriptor, a colon, and the message's
+            name.
+        registry_header: Avro or Protobuf bodies begin with the five bytes of a schema registry.
         start: where a new checkpoint starts: ``earliest`` or ``latest``.
         checkpoint: the folder that remembers how far the stream is.
         force: go on with a checkpoint whose statement has changed.
@@ -112,15 +116,13 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     require(target, "target", "name a topic to write")
     if (sql is None) == (function is None):
         raise ConfigError("give exactly one of sql and function")
-    if body not in {"raw", "json"}:
-        raise ConfigError(f"body is {body!r}: raw or json")
     if source == target:
         raise ConfigError(f"source and target are both {source}: the stream would feed itself")
     settings = source_options(name_servers, options)
-    learned = body_schema(spark, schema, source, settings) if body == "json" else None
+    bodies = body_reader(spark, body, schema, source, settings, has_header=registry_header)
 
     def change(messages: DataFrame) -> DataFrame:
-        prepared = messages if learned is None else parsed(messages, learned)
+        prepared = bodies.parsed(messages)
         return as_messages(
             apply_change(spark, prepared, sql, function), settings | {"topic": target}
         )
