@@ -112,6 +112,8 @@ class Shelf:
 
     def _moments_as_numbers(self, table: DataFrame) -> DataFrame:
         names = [column for column in table.columns if column in _MOMENTS]
+        if not names:  # which Spark Connect does not take for nothing
+            return table
         return table.withColumns({name: f.col(name).cast("double") for name in names})
 
     def discard(self, name: str) -> None:
