@@ -25,6 +25,8 @@ _log = logging.getLogger("rocketwire.spark")
 
 #: Seconds after which a broker that was not seen again is forgotten.
 KEPT_FOR: Final = 600.0
+#: Seconds for which a look at the same brokers needs no file.
+_FRESH: Final = 5.0
 
 
 def local_folder() -> str:
@@ -54,6 +56,7 @@ class LocalRecord:
         self._folder = Path(folder) / f"rocketwire-brokers-{_user()}"
         self._servers = tuple(sorted(servers))
         self._clock = clock
+        self._recent: dict[str, tuple[float, object, frozenset[MessageQueue]]] = {}
 
     def update(
         self, topic: str, view: TopicView, ends: Mapping[MessageQueue, int]
@@ -65,9 +68,14 @@ class LocalRecord:
             view: its brokers now.
             ends: the ends of its queues that answer now.
         """
+        now = self._clock()
+        present = (dict(view.brokers), frozenset(ends))
+        noted_at, before, found = self._recent.get(topic, (-_FRESH, None, frozenset()))
+        # A stream asks ten times a second; the file need not be written as often.
+        if 0 <= now - noted_at < _FRESH and before == present:
+            return found
         path = self._path(topic)
         known = self._known(path, view, ends)
-        now = self._clock()
         for name, broker in view.brokers.items():
             reached = {q.id: end for q, end in ends.items() if q.broker == name}
             if reached:
@@ -78,11 +86,13 @@ class LocalRecord:
                     "queues": {str(number): end for number, end in sorted(reached.items())},
                 }
         _write(path, known)
-        return frozenset(
+        found = frozenset(
             MessageQueue(topic, name, int(number))
             for name, entry in known.items()
             for number in entry["queues"]
         )
+        self._recent[topic] = (now, present, found)
+        return found
 
     def _path(self, topic: str) -> Path:
         text = "\n".join([*self._servers, topic])

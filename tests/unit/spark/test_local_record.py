@@ -77,3 +77,17 @@ def test_a_folder_that_can_not_be_written_to_is_no_fault(tmp_path):
 def test_the_folder_outlives_the_application(monkeypatch, told, wanted):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", told)
     assert local_folder() == os.path.normpath(wanted)
+
+
+def test_a_stream_that_asks_often_writes_seldom(tmp_path):
+    now = [1000.0]
+    record = LocalRecord(str(tmp_path), ("n:1",), lambda: now[0])
+    record.update("t", BOTH, {A: 5, B: 5})
+    (path,) = tmp_path.rglob("*.json")
+    first = path.stat().st_ino
+    for _ in range(20):
+        now[0] += 0.1
+        assert record.update("t", BOTH, {A: 6, B: 6}) == {A, B}
+    assert path.stat().st_ino == first
+    assert record.update("t", view(a="h:1"), {A: 6}) == {A, B}  # at once when a broker leaves
+    assert path.stat().st_ino != first
