@@ -9,7 +9,14 @@ import typer
 
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.read import parse_moment
-from rocketwire.cli.spark_work import Master, SourceOptions, source_options, started_spark, tell
+from rocketwire.cli.spark_work import (
+    Master,
+    SourceOptions,
+    missing_line,
+    source_options,
+    started_spark,
+    tell,
+)
 
 #: Bytes of telemetry, some 330 an attempt.
 _SMALL: Final = 64 * 1024 * 1024
@@ -65,7 +72,8 @@ def report(  # noqa: PLR0913 - each has a default
             until=moments[1],
             time_zone=time_zone,
         )
-    tell(here, result, *result.summary, f"\nThe page: {result.page.resolve()}")
+    page = f"\nThe page: {result.page.resolve()}"
+    tell(here, result, *result.summary, *missing_line(result.missing), page)
 
 
 def _is_small(folder: Path) -> bool:

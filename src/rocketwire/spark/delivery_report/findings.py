@@ -264,6 +264,7 @@ class ReportResult:
         foreign: lines that no producer of ours wrote.
         dropped: records that producers could not write down, by their own count.
         seconds: how long it took.
+        missing: queues of the trace topic that could not be read.
     """
 
     page: Path
@@ -280,3 +281,4 @@ class ReportResult:
     foreign: int
     dropped: int
     seconds: float
+    missing: int = 0

@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,8 @@ from rocketwire.spark.delivery_report.page import make_page
 from rocketwire.spark.delivery_report.records import FILE_ENDINGS, FILE_PATTERN, read_files
 from rocketwire.spark.delivery_report.shelf import Shelf, local_path, unglobbed
 from rocketwire.spark.delivery_report.summary import summarise
+from rocketwire.spark.pipelines.connection import source_options
+from rocketwire.spark.pipelines.missing import missing_after
 
 Place = str | os.PathLike[str]
 #: The cleaned records, as a table of their own.
@@ -71,7 +74,11 @@ def report(  # noqa: PLR0913 - most have defaults, and are named
     findings = _analyse(shelf, _between(records, since, until), name, is_trace, keep_attempts)
     summary = summarise(findings)
     _write(page, make_page(findings, summary, zone=zone, made_at=datetime.now(zone)))
-    return _result(findings, page, shelf.paths, summary, time.monotonic() - began)
+    found = _result(findings, page, shelf.paths, summary, time.monotonic() - began)
+    if not is_trace:
+        return found
+    settings = source_options(name_servers, options)
+    return replace(found, missing=missing_after(spark, settings, name, None))
 
 
 def _analyse(
