@@ -53,10 +53,21 @@ class BodyReader:
             return self._as_json(frame)
         from pyspark.sql import functions as f
 
-        data = self._data()
-        read = frame.withColumn("data", data)
+        read = self._with_data(frame)
         why = f.when(f.col("data").isNull(), _reason(f"the body is not {self._name()}"))
         return read.withColumn("_error", why)
+
+    def _with_data(self, frame: DataFrame) -> DataFrame:
+        from pyspark.errors import PySparkException
+
+        try:
+            read = frame.withColumn("data", self._data())
+            read.columns  # noqa: B018 - a client of Spark Connect learns only now what is wrong
+        except PySparkException as error:
+            if "NOT_LOADED" in str(error):
+                raise missing_package(self.kind) from error
+            raise ConfigError(f"body is {self.kind!r}: {first_line(error)}") from error
+        return read
 
     def _name(self) -> str:
         return {"text": "text", "json": "JSON"}.get(self.kind, f"{self.kind} of the schema")
