@@ -71,10 +71,11 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
 ) -> None:
     """Add what is new in a topic to a Parquet dataset; incremental and restartable."""
     given = source_options(here, options)
-    check_first(here, given, reads=topic, folder=folder)
-    check_body(body, schema, registry_header=registry_header)
     if verify:
         _check_archive(folder, checkpoint)
+    # A topic that was archived may be gone since, and is still verified.
+    check_first(here, given, reads=None if verify else topic, folder=folder)
+    check_body(body, schema, registry_header=registry_header)
     with started_spark(here, master) as spark:
         from rocketwire.spark import archive as run
 
