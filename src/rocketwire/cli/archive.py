@@ -12,7 +12,11 @@ from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import size_text
 from rocketwire.cli.spark_checks import check_body, check_first
 from rocketwire.cli.spark_work import (
+    Body,
+    BodySchema,
+    Follow,
     Master,
+    RegistryHeader,
     SourceOptions,
     missing_line,
     run_stream,
@@ -25,6 +29,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 app = typer.Typer(add_completion=False)
+
+Verify = Annotated[bool, typer.Option("--verify", help="Archive nothing, check what is there.")]
+Forgotten = Annotated[
+    list[str] | None,
+    typer.Option("--forget-broker", metavar="NAME", help="It was taken away for good."),
+]
 
 
 @command(
@@ -42,30 +52,19 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     *,
     topic: Annotated[str, typer.Argument(help="Which; several with commas.")],
     folder: Annotated[Path, typer.Argument(help="The dataset: topic=.../date=.../*.parquet.")],
-    body: Annotated[
-        str, typer.Option(help="raw, text, json, avro or protobuf: the column data.")
-    ] = "raw",
-    schema: Annotated[
-        str | None, typer.Option(help="DDL for JSON, else learned; a file for avro and protobuf.")
-    ] = None,
-    registry_header: Annotated[
-        bool, typer.Option("--registry-header", help="Five bytes come before avro and protobuf.")
-    ] = False,
+    body: Body = "raw",
+    schema: BodySchema = None,
+    registry_header: RegistryHeader = False,
     start: Annotated[str, typer.Option("--from", help="Of a new archive.")] = "earliest",
     checkpoint: Annotated[
         Path | None, typer.Option(help="Remembers how far it is; beside the dataset by default.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on with what comes.")] = False,
+    follow: Follow = False,
     file_format: Annotated[
         str, typer.Option("--format", help="parquet; delta or iceberg where Spark has them.")
     ] = "parquet",
-    forget_broker: Annotated[
-        list[str] | None,
-        typer.Option("--forget-broker", metavar="NAME", help="It was taken away for good."),
-    ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Archive nothing, check what is there.")
-    ] = False,
+    forget_broker: Forgotten = None,
+    verify: Verify = False,
     options: SourceOptions = None,
     master: Master = None,
 ) -> None:

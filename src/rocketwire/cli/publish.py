@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
+FileFormat = Annotated[
+    str | None, typer.Option("--format", help="Of the files, where names do not tell.")
+]
+State = Annotated[
+    Path | None, typer.Option(help="A folder that remembers what was sent, for restarts.")
+]
+
 
 @command(
     app,
@@ -56,14 +63,10 @@ def publish(  # noqa: PLR0913 - each is one decision of the user
         typer.Option("--property", help="A column to send as property; repeatable."),
     ] = None,
     rate: Annotated[float | None, typer.Option(min=0.1, help="Rows a second at most.")] = None,
-    state: Annotated[
-        Path | None, typer.Option(help="A folder that remembers what was sent, for restarts.")
-    ] = None,
+    state: State = None,
     verify: Annotated[bool, typer.Option("--verify", help="Read back and compare.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show ten messages only.")] = False,
-    file_format: Annotated[
-        str | None, typer.Option("--format", help="Of the files, where names do not tell.")
-    ] = None,
+    file_format: FileFormat = None,
     source: SourceOptions = None,
     master: Master = None,
 ) -> None:

@@ -36,6 +36,14 @@ Master = Annotated[
         metavar="URL", help="Spark's master; this machine by default.", show_default=False
     ),
 ]
+Body = Annotated[str, typer.Option(help="raw, text, json, avro or protobuf: the column data.")]
+BodySchema = Annotated[
+    str | None, typer.Option(help="DDL for JSON, else learned; a file for avro and protobuf.")
+]
+RegistryHeader = Annotated[
+    bool, typer.Option("--registry-header", help="Five bytes come before avro and protobuf.")
+]
+Follow = Annotated[bool, typer.Option("--follow", "-F", help="Go on with what comes.")]
 SourceOptions = Annotated[
     list[str] | None,
     typer.Option(

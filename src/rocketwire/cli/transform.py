@@ -14,7 +14,11 @@ from rocketwire.cli.failures import UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.spark_checks import check_body, check_first
 from rocketwire.cli.spark_work import (
+    Body,
+    BodySchema,
+    Follow,
     Master,
+    RegistryHeader,
     SourceOptions,
     missing_line,
     run_stream,
@@ -29,6 +33,12 @@ if TYPE_CHECKING:
     from rocketwire.spark.pipelines.transform import TransformResult
 
 app = typer.Typer(add_completion=False)
+
+DeadLetter = Annotated[str | None, typer.Option(help="A topic for rows that can't be written.")]
+PythonFunction = Annotated[
+    str | None,
+    typer.Option(metavar="MODULE:FUNCTION", help="Takes and returns a DataFrame instead."),
+]
 
 
 @command(
@@ -50,28 +60,17 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     sql: Annotated[
         str | None, typer.Option(help="Selects from the table 'messages'; or --python.")
     ] = None,
-    python: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="Takes and returns a DataFrame instead."),
-    ] = None,
-    body: Annotated[
-        str, typer.Option(help="raw, text, json, avro or protobuf: the column data.")
-    ] = "raw",
-    schema: Annotated[
-        str | None, typer.Option(help="DDL for JSON, else learned; a file for avro and protobuf.")
-    ] = None,
-    registry_header: Annotated[
-        bool, typer.Option("--registry-header", help="Five bytes come before avro and protobuf.")
-    ] = False,
+    python: PythonFunction = None,
+    body: Body = "raw",
+    schema: BodySchema = None,
+    registry_header: RegistryHeader = False,
     start: Annotated[str, typer.Option("--from", help="Of a new checkpoint.")] = "earliest",
     checkpoint: Annotated[
         Path | None, typer.Option(help="Remembers how far it is; else rocketwire-checkpoints here.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Go on with a changed --sql.")] = False,
-    dead_letter: Annotated[
-        str | None, typer.Option(help="A topic for rows that can't be written.")
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on with what comes.")] = False,
+    dead_letter: DeadLetter = None,
+    follow: Follow = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show ten rows only.")] = False,
     options: SourceOptions = None,
     master: Master = None,
