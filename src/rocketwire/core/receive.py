@@ -161,21 +161,30 @@ class Receiver:
             begin = yield from max_offset(instance, queue, deadline)
         else:
             begin = yield from offset_for_time(instance, queue, self._start, self._group, deadline)
-        topic, group = self._wired(queue.topic), self._wired(self._group)
-        known = headers.query_consumer_offset(group, topic, queue.id, zero_if_not_found=False)
-        code = RequestCode.QUERY_CONSUMER_OFFSET
-        try:
-            yield from ask_queue(instance, queue, code, known, deadline)
-        except BrokerError as error:
-            if error.code != ResponseCode.QUERY_NOT_FOUND:
-                raise
-            # A pull makes the group known; brokers take no offset of one that they don't know.
-            yield from fetch(
-                instance, queue, begin, group=self._group, max_messages=1, deadline=deadline
-            )
+        if (yield from self._has_offset(queue, deadline)):
+            return
+        # A pull makes the group known; brokers take no offset of one that they don't know.
+        yield from fetch(
+            instance, queue, begin, group=self._group, max_messages=1, deadline=deadline
+        )
+        # Another member may begin at the same time: what it has set must stand.
+        if not (yield from self._has_offset(queue, deadline)):
+            topic, group = self._wired(queue.topic), self._wired(self._group)
             fields = headers.update_consumer_offset(group, topic, queue.id, begin)
             code = RequestCode.UPDATE_CONSUMER_OFFSET
             yield from ask_queue(instance, queue, code, fields, deadline)
+
+    def _has_offset(self, queue: MessageQueue, deadline: float) -> Op[bool]:
+        topic, group = self._wired(queue.topic), self._wired(self._group)
+        fields = headers.query_consumer_offset(group, topic, queue.id, zero_if_not_found=False)
+        code = RequestCode.QUERY_CONSUMER_OFFSET
+        try:
+            yield from ask_queue(self._instance, queue, code, fields, deadline)
+        except BrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return False
+            raise
+        return True
 
     def _wired(self, name: str) -> str:
         return with_namespace(name, self._instance.config.namespace)
