@@ -38,6 +38,19 @@ _YEAR_10000: Final = 253_402_300_800.0
 _M = TypeVar("_M")
 
 
+class Handling(NamedTuple):
+    """What a message may say about how brokers handle it, and the application's flag."""
+
+    delay_level: int = 0
+    deliver_at: float | None = None
+    flag: int = 0
+    wait_store_ok: bool = True
+
+
+#: Of every message that says nothing of the kind: one comparison tells those.
+USUAL: Final = Handling()
+
+
 class _MessageFields:
     """The slots of a message, still open: a message is filled as one of these and then frozen.
 
@@ -45,8 +58,7 @@ class _MessageFields:
     """
 
     __slots__ = (
-        "body", "delay_level", "deliver_at", "flag", "keys", "raw_properties", "sharding_key",
-        "tags", "topic", "wait_store_ok",
+        "body", "handling", "keys", "raw_properties", "sharding_key", "tags", "topic",
     )  # fmt: skip
 
     topic: str
@@ -57,10 +69,8 @@ class _MessageFields:
     #: text only, and a proxy for each of many messages in memory costs more than making them.
     raw_properties: dict[str, str] | None
     sharding_key: str | None
-    delay_level: int
-    deliver_at: float | None
-    flag: int
-    wait_store_ok: bool
+    #: What few messages say.
+    handling: Handling
 
 
 _FIELDS: Final = (
@@ -116,10 +126,11 @@ class Message(_MessageFields, Frozen):
         self.sharding_key = (
             str(sharding_key) if type(sharding_key) is int else cast("str | None", sharding_key)
         )
-        self.delay_level = delay_level
-        self.deliver_at = None if deliver_at is None else epoch_of(deliver_at, "deliver_at")
-        self.flag = flag
-        self.wait_store_ok = wait_store_ok
+        if delay_level == 0 and deliver_at is None and flag == 0 and wait_store_ok is True:
+            self.handling = USUAL
+        else:
+            moment = None if deliver_at is None else epoch_of(deliver_at, "deliver_at")
+            self.handling = Handling(delay_level, moment, flag, wait_store_ok)
         if cls is not Message:
             return _copy(self, _new(cls))
         self.__class__ = cls  # the same slots, and from now on frozen
@@ -130,6 +141,26 @@ class Message(_MessageFields, Frozen):
         """Any further text by name."""
         found = self.raw_properties
         return _NO_PROPERTIES if found is None else MappingProxyType(found)
+
+    @property
+    def delay_level(self) -> int:
+        """1 to 18, 0 for none."""
+        return self.handling.delay_level
+
+    @property
+    def deliver_at(self) -> float | None:
+        """Seconds since 1970."""
+        return self.handling.deliver_at
+
+    @property
+    def flag(self) -> int:
+        """32 bits for the application."""
+        return self.handling.flag
+
+    @property
+    def wait_store_ok(self) -> bool:
+        """Whether the broker waits for its flush and replication before it answers."""
+        return self.handling.wait_store_ok
 
     def _state(self) -> tuple[Any, ...]:
         return tuple(

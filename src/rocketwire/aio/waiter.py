@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rocketwire.core.effects import Invoke, Oneway
 from rocketwire.core.sending import finish
-from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.attempt import RELEASED, SendAttempt
 from rocketwire.core.sending.results import result_later
 from rocketwire.errors import LocalProtocolError, RocketMQError
 from rocketwire.message import SendResult
@@ -147,26 +147,20 @@ class SendWaiter(Waiter):
 
 
 def finish_stored(waiters: list[SendWaiter], now: float) -> None:
-    """Answers that say "stored" were read at ``now``: tell the table, statistics and waiters.
-
-    The fault table and the statistics are told in one go for each producer.
-    """
-    while waiters:
-        sender = waiters[0].attempt.sender
-        same: list[SendWaiter] = []
-        others: list[SendWaiter] = []
-        for waiter in waiters:
-            # All of them, before the first one's callback can cancel others.
-            waiter.is_over = True
-            (same if waiter.attempt.sender is sender else others).append(waiter)
-        finish.stored_all([waiter.attempt for waiter in same], now)
-        for waiter in same:
-            attempt = waiter.attempt
-            if attempt.history is not None or sender.tells:
-                finish.tell(attempt, waiter.answer, now, waiter.read_result())
-            attempt.release()
-            waiter.stored()
-        waiters = others
+    """Answers that say "stored" were read at ``now``: tell the table, statistics and waiters."""
+    attempts: list[SendAttempt] = []
+    for waiter in waiters:
+        # All of them, before the first one's callback can cancel others.
+        waiter.is_over = True
+        attempts.append(waiter.attempt)
+    finish.stored_all(attempts, now)
+    for waiter, attempt in zip(waiters, attempts, strict=True):
+        if attempt.history is not None or attempt.sender.tells:
+            finish.tell(attempt, waiter.answer, now, waiter.read_result())
+        # As ``release`` has it: a call costs as much again.
+        attempt.body = b""
+        attempt.message = RELEASED
+        waiter.stored()
 
 
 def refuse(command: Command) -> Command:

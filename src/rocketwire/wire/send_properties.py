@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocketwire.message import Message
+from rocketwire.message import USUAL, Message
 from rocketwire.wire.properties import RESERVED
 
 #: True of text that needs no further look: no separator, no lone surrogate, nothing unprintable.
@@ -60,12 +60,7 @@ def encode_ordinary(message: Message) -> bytes | None:
         if type(sharding_key) is not str or not sharding_key or not _is_ordinary(sharding_key):
             return None
         text += f"__SHARDINGKEY\x01{sharding_key}\x02"
-    if (
-        message.delay_level
-        or message.deliver_at is not None
-        or message.flag
-        or message.wait_store_ok is not True
-    ):
+    if message.handling is not USUAL:
         return None
     if properties is not None:
         if not are_ordinary(properties):

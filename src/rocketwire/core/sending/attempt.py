@@ -89,7 +89,7 @@ class SendAttempt:
     """
 
     __slots__ = (
-        "allowance", "batch", "began", "body", "born", "deadline", "entry", "epoch", "history",
+        "allowance", "batch", "began", "body", "born", "deadline", "entry", "epoch", "flag", "history",
         "message", "mode", "place", "properties", "route", "sender", "system_flag", "target",
         "timeout", "written_at",
     )  # fmt: skip
@@ -102,6 +102,8 @@ class SendAttempt:
     body: bytes
     properties: bytes
     system_flag: int
+    #: The application's 32 bits; a batch has them in its items.
+    flag: int
     #: None: the default strategy.
     place: Place | None
     #: Seconds for the whole send.
@@ -140,7 +142,7 @@ class SendAttempt:
             opaque,
             flag,
             self.system_flag,
-            self.message.flag if self.batch is None else 0,
+            self.flag,
             self.born,
             self.properties,
             len(self.body),
@@ -164,11 +166,6 @@ class SendAttempt:
         self.entry.note_written(self, now, unanswered)
 
     # -- what it carries --------------------------------------------------------------------
-
-    @property
-    def flag(self) -> int:
-        """The application's 32 bits; a batch has them in its items."""
-        return self.message.flag if self.batch is None else 0
 
     @property
     def messages(self) -> tuple[Message, ...]:

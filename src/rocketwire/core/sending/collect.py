@@ -24,9 +24,10 @@ from rocketwire.core.sending.flush import left_to_parent
 from rocketwire.core.sending.order import PATIENCE, KeySlot, not_sent_after
 from rocketwire.core.sending.results import share
 from rocketwire.core.sending.sender import Sender
+from rocketwire.core.sending.validate import travels_alone
 from rocketwire.errors import BrokerError, Outcome, RouteError, SendFailedError
 from rocketwire.hooks import call_hooks
-from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.message import USUAL, Message, MessageQueue, SendResult
 from rocketwire.wire.codes import ResponseCode
 
 #: A broker that answers so takes no batches for the topic; single messages may fare better.
@@ -174,8 +175,7 @@ class Accumulator:
         if (
             len(message.body) >= self._largest
             or topic in self._single
-            or message.delay_level
-            or message.deliver_at is not None
+            or (message.handling is not USUAL and travels_alone(message))
             or (not self._is_default and message.sharding_key is None)
             or topic.startswith(RETRY_PREFIX)
         ):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Final, cast
 
 from rocketwire.config import ProducerConfig
@@ -11,7 +12,7 @@ from rocketwire.core.naming import RETRY_PREFIX
 from rocketwire.core.sending.attempt import Batch, MessageIds, SendAttempt, as_texts
 from rocketwire.core.sending.validate import check_batch, check_message, known_topics
 from rocketwire.errors import InvalidMessageError
-from rocketwire.message import Message
+from rocketwire.message import USUAL, Message
 from rocketwire.wire.batch import ITEM_OVERHEAD, encode_items
 from rocketwire.wire.compression import compress
 from rocketwire.wire.message_id import MOST_AT_ONCE, MessageIdMaker
@@ -90,6 +91,8 @@ class Encoder:
         number = self._next_number()
         attempt.message = message
         attempt.batch = None
+        handling = message.handling
+        attempt.flag = 0 if handling is USUAL else handling.flag
         attempt.born = born
         attempt.properties = b"".join(
             (id_start, _HIGH_DIGITS[number >> 8 & 0xFF], _LOW_DIGITS[number & 0xFF], fields)
@@ -187,7 +190,7 @@ class Encoder:
         attempt.message = first
         attempt.batch = Batch(kept, ids, tuple(key for key in keys if key is not None))
         attempt.body = body
-        attempt.system_flag = 0
+        attempt.system_flag = attempt.flag = 0
         attempt.born = born_digits(int(self._wall() * 1000))
         attempt.properties = self._namespace + (b"" if first.wait_store_ok else NO_WAIT)
 
@@ -197,7 +200,10 @@ class Encoder:
         if len(messages) <= MOST_AT_ONCE:
             ids = self._ids.block(len(messages))
             bodies = [message.body for message in messages]
-            return ids, encode_items(bodies, fields, [m.flag for m in messages], ids)
+            flags: Iterable[int] = repeat(0)
+            if any(m.handling is not USUAL for m in messages):
+                flags = [m.flag for m in messages]
+            return ids, encode_items(bodies, fields, flags, ids)
         # More ids than surely differ within one moment: in several blocks.
         texts: list[str] = []
         parts: list[bytes] = []

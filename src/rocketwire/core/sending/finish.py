@@ -28,31 +28,34 @@ def stored(attempt: SendAttempt, answer: bytes, now: float) -> SendResult:
 
 
 def stored_all(attempts: Sequence[SendAttempt], now: float) -> None:
-    """As ``stored`` for several attempts of one sender, without making and telling their results.
+    """As ``stored`` for several attempts of one client instance, without making their results.
 
     The fault table and the statistics learn it in one go, which saves a third of what an answer
     costs.
     """
-    sender = attempts[0].sender
-    counters = sender.counters
-    sender.instance.faults.answered_all(attempts, now)
-    entry, size, count = attempts[0].entry, 0, 0
-    seen = counters.of(entry.name)
-    place, least, most = 0, 0.0, -1.0
+    attempts[0].sender.instance.faults.answered_all(attempts, now)
+    sender, entry = attempts[0].sender, attempts[0].entry
+    seen = sender.counters.of(entry.name)
+    sends = size = count = place = 0
+    least, most = 0.0, -1.0
     for attempt in attempts:
         latency = now - attempt.began
-        if attempt.entry is not entry:
-            entry, most = attempt.entry, -1.0
-            seen = counters.of(entry.name)
+        if attempt.entry is not entry or attempt.sender is not sender:
+            if attempt.sender is not sender:
+                sender.counters.add(sends, size, count)
+                sends = size = count = 0
+            sender, entry, most = attempt.sender, attempt.entry, -1.0
+            seen = sender.counters.of(entry.name)
         if not least <= latency < most:
             # Answers that are read together took much the same time: most need no look here.
             place, least, most = bucket_of(latency)
         seen.counts[place] += 1
         seen.answers += 1
         seen.seconds += latency
+        sends += 1
         size += len(attempt.body)
         count += 1 if attempt.batch is None else attempt.count
-    counters.add(len(attempts), size, count)
+    sender.counters.add(sends, size, count)
 
 
 def tell(attempt: SendAttempt, answer: bytes, now: float, result: SendResult) -> None:

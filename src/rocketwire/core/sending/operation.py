@@ -163,6 +163,7 @@ def _next(before: SendAttempt, history: SendHistory) -> SendAttempt:
     attempt.body = before.body
     attempt.properties = before.properties
     attempt.system_flag = before.system_flag
+    attempt.flag = before.flag
     attempt.place = before.place
     attempt.timeout = before.timeout
     attempt.born = before.born

@@ -26,7 +26,7 @@ from rocketwire.errors import (
     SendFailedError,
     SendManyError,
 )
-from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.message import USUAL, Message, MessageQueue, SendResult
 
 _BATCH_BYTES: Final = 256 * 1024
 _BATCH_MESSAGES: Final = 1000
@@ -160,10 +160,10 @@ class ManySender:
                 part is None
                 or part.size + size > limit
                 or len(part.indexes) >= _BATCH_MESSAGES
-                or message.wait_store_ok != part.messages[0].wait_store_ok
-                or message.delay_level
-                or message.deliver_at is not None
-                or travels_alone(part.messages[0])
+                or (
+                    (message.handling is not USUAL or part.messages[0].handling is not USUAL)
+                    and not _go_together(part.messages[0], message)
+                )
             ):
                 part = Part()
                 parts.append(part)
@@ -233,3 +233,12 @@ class ManySender:
         if failed and not return_errors:
             raise SendManyError(results)
         return results
+
+
+def _go_together(first: Message, message: Message) -> bool:
+    """Whether two messages may be in one batch."""
+    return (
+        first.wait_store_ok == message.wait_store_ok
+        and not travels_alone(first)
+        and not travels_alone(message)
+    )

@@ -249,6 +249,7 @@ class Sender:
         attempt.body = body
         attempt.properties = properties
         attempt.system_flag = system_flag
+        attempt.flag = topic_stand_in.flag if rows is None else 0
         attempt.born = born_digits(int(self.instance.wall() * 1000))
         self._begin(attempt, attempt.began)
         return attempt

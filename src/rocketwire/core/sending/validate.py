@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rocketwire.core.naming import FORBIDDEN_TOPICS, RETRY_PREFIX
 from rocketwire.errors import InvalidMessageError
-from rocketwire.message import Message, MessageQueue
+from rocketwire.message import USUAL, Message, MessageQueue
 from rocketwire.wire.properties import RESERVED
 
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -55,7 +55,7 @@ def check_message(message: Message, max_size: int) -> None:
         _check_text("keys", message.keys)
     if message.sharding_key is not None:
         _check_text("sharding_key", message.sharding_key)
-    if message.delay_level or message.deliver_at is not None or message.flag:
+    if message.handling is not USUAL:
         _check_numbers(message)
 
 

@@ -103,3 +103,15 @@ def test_nothing_is_sent_when_one_is_wrong() -> None:
     with pytest.raises(InvalidMessageError, match="message 1: body is empty"):
         send_many(world, [Message("T", b"x"), Message("T", b"")])
     assert world.stored == []
+
+
+def test_messages_with_flags_share_a_request_and_delayed_ones_never_do() -> None:
+    world = World(1)
+    flagged = [Message("T", b"%d" % n, flag=n) for n in range(20)]
+    delayed = Message("T", b"later", delay_level=3)
+    unsynced = [Message("T", b"u", wait_store_ok=False)] * 5
+    results = send_many(world, [*flagged, delayed, delayed, *unsynced, Message("T", b"x")])
+    assert len(world.stored) == 5
+    assert len({r.message_id for r in results}) == len(results)
+    (_, _, first) = next(c for c in world.stored if c[2].ext.get("m") == "true")
+    assert [item.flag for item in decode_batch(first.body)] == list(range(20))
