@@ -73,7 +73,17 @@ def test_a_command_gets_body_and_fields_and_its_failure_brings_the_message_again
     assert done.code == 0
     assert {p.name for p in tmp_path.glob("orders-*")} == {f"orders-{n}" for n in range(10)}
     (told,) = [line for line in done.err.splitlines() if "code" in line]
-    assert told.endswith(": the command ended with code 1; the message comes again")
+    assert "the command ended with code 1; the message comes again" in told
+    assert "orders" in told  # it says of which message it tells
+    assert "Traceback" not in done.err
+
+
+def test_a_command_that_keeps_failing_ends_it_after_so_many(rocketwire, filled):
+    done = consume(rocketwire, filled, "--exec", "exit 3", "--max-failures", "4")
+    assert done.code == 1
+    assert len([line for line in done.err.splitlines() if "ended with code 3" in line]) == 4
+    assert "Traceback" not in done.err
+    assert "--max-failures" in done.err.splitlines()[-1]
 
 
 def test_a_command_runs_in_a_shell_and_no_message_is_part_of_it(rocketwire, filled, tmp_path):

@@ -13,7 +13,7 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from rocketwire.cli.failures import UsageError
+from rocketwire.cli.failures import CommandFailedError, UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import make_table
 from rocketwire.cli.read import show_body, show_json, show_line
@@ -69,7 +69,13 @@ def consume(  # noqa: PLR0913 - each has a default
     limit: Annotated[
         int | None, typer.Option("--limit", "-l", min=1, help="Stop after so many messages.")
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Bodies only, one a line.")] = False,
+    max_failures: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stop, and fail, after so many failures of --exec."),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Bodies only, one a line, as they are.")
+    ] = False,
 ) -> None:
     """Read as a member of a group, until Ctrl-C; what was handled is not read again."""
     from rocketwire.sync.consumer import Consumer
@@ -77,8 +83,8 @@ def consume(  # noqa: PLR0913 - each has a default
     settings = here.consumer_settings() | {"ordered": ordered, "start": start, "workers": workers}
     consumer = Consumer(config=settings, group=group).subscribe(topic, tag, sql=sql)
     show = show_json if here.as_json else show_body if raw else show_line
-    handle = _runner(here, exec_) if exec_ is not None else lambda message: show(here, message)
-    counted = _Counted(handle, limit, consumer.stop)
+    handle = _runner(exec_) if exec_ is not None else lambda message: show(here, message)
+    counted = _Counted(handle, limit, max_failures, consumer.stop)
     with stop_requested() as stop, consumer:
         watcher = threading.Thread(
             target=_watch, args=(here, consumer, stop, counted), daemon=True, name="consume-watch"
@@ -90,19 +96,30 @@ def consume(  # noqa: PLR0913 - each has a default
             counted.is_over.set()
             watcher.join(10)
     here.note(f"{counted.handled:,} messages handled")
+    if counted.failed == max_failures:
+        raise CommandFailedError(
+            f"--exec failed {counted.failed} times, as often as --max-failures allows; "
+            "what failed comes again"
+        )
 
 
 class _Counted:
     """A handler that stops its consumer after so many messages."""
 
     def __init__(
-        self, handle: Callable[[StoredMessage], object], limit: int | None, stop: Callable[[], None]
+        self,
+        handle: Callable[[StoredMessage], object],
+        limit: int | None,
+        max_failures: int | None,
+        stop: Callable[[], None],
     ) -> None:
         self._handle = handle
         self._limit = limit
+        self._max_failures = max_failures
         self._stop = stop
         self._lock = threading.Lock()
         self.handled = 0
+        self.failed = 0
         self.is_over = threading.Event()
 
     def __call__(self, message: StoredMessage) -> None:
@@ -110,18 +127,23 @@ class _Counted:
         with self._lock:
             if self._limit is not None and self.handled >= self._limit:
                 raise UsageError("beyond the limit: left for the next member")
+            if self.failed == self._max_failures:
+                raise CommandFailedError("beyond --max-failures: left for the next member")
             self.handled += 1
         try:
             self._handle(message)
         except BaseException:
             with self._lock:
                 self.handled -= 1
+                self.failed += self.failed != self._max_failures
+            if self.failed == self._max_failures:
+                self._stop()
             raise
         if self.handled == self._limit:
             self._stop()
 
 
-def _runner(here: Invocation, line: str) -> Callable[[StoredMessage], None]:
+def _runner(line: str) -> Callable[[StoredMessage], None]:
     """A handler that runs a command in a shell, and fails when the command does."""
     if not line.strip():
         raise UsageError("--exec is empty: give a command")
@@ -136,11 +158,10 @@ def _runner(here: Invocation, line: str) -> Callable[[StoredMessage], None]:
                 check=True,
             )
         except subprocess.CalledProcessError as error:
-            here.note(
-                f"{message.message_id}: the command ended with code {error.returncode}; "
-                "the message comes again"
-            )
-            raise
+            # The log has a line for each failure, which says of which message this is told.
+            raise CommandFailedError(
+                f"the command ended with code {error.returncode}; the message comes again"
+            ) from None
 
     return run
 

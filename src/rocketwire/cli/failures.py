@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import typer
 
+from rocketwire.cli.visible import visible, visible_lines
 from rocketwire.errors import ConfigError, InvalidMessageError, RocketMQError, SendFailedError
 
 OK: Final = 0
@@ -40,13 +41,13 @@ def report(error: Exception) -> int:
     if isinstance(error, typer.Abort):
         return INTERRUPTED
     if wishes.debug:
-        traceback.print_exception(error)
+        print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if wishes.as_json:
         print(json.dumps(_described(error)), file=sys.stderr)
     else:
-        print(f"rocketwire: {_sentence(error)}", file=sys.stderr)
+        print(f"rocketwire: {visible_lines(_sentence(error))}", file=sys.stderr)
         for note in getattr(error, "__notes__", ()):
-            print(f"  {note}", file=sys.stderr)
+            print(f"  {visible(note)}", file=sys.stderr)
     return _exit_code(error)
 
 

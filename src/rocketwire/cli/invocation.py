@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import logging
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,7 @@ from rich.console import Console
 
 from rocketwire.cli import failures
 from rocketwire.cli.output import make_console, to_json
+from rocketwire.cli.visible import TerminalLog
 from rocketwire.config import (
     ClientConfig,
     ProducerConfig,
@@ -324,13 +326,20 @@ def command(
     return register
 
 
+def _show_logs(*, debug: bool) -> None:
+    """Let the library's log go to standard error: warnings, or everything with tracebacks."""
+    logger = logging.getLogger("rocketwire")
+    for handler in [h for h in logger.handlers if isinstance(h, TerminalLog)]:
+        logger.removeHandler(handler)
+    logger.addHandler(TerminalLog(tracebacks=debug))
+    if debug:
+        logger.setLevel(logging.INFO)
+
+
 def _begin(chosen: Mapping[str, Any]) -> Invocation:
     failures.wishes.debug = chosen["debug"]
     failures.wishes.as_json = chosen["json"]
-    if chosen["debug"]:
-        import logging
-
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    _show_logs(debug=chosen["debug"])
     here = Invocation(as_json=chosen["json"])
     if "config" in chosen:
         here.file = _settings(here, chosen["config"])

@@ -8,9 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from rocketwire.cli.visible import visible_json, visible_lines
 
 #: Lines of a pipe are never wrapped: a program reads them.
 _PIPE_WIDTH: Final = 1000
@@ -18,16 +21,43 @@ _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
 
 
+class _EscapeHook(RenderHook):
+    """Makes a console escape whatever it is told to print, but for its own colours."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Each of them with its text escaped."""
+        return [_Escaped(renderable) for renderable in renderables]
+
+
+class _Escaped:
+    def __init__(self, inner: ConsoleRenderable) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from _escaped(console.render(self._inner, options))
+
+
+def _escaped(segments: Iterable[Segment]) -> Iterable[Segment]:
+    for segment in segments:
+        if segment.control:
+            yield segment
+        else:
+            yield Segment(visible_lines(segment.text), segment.style)
+
+
 def make_console(*, stderr: bool = False) -> Console:
     """A console that colours a terminal and leaves a pipe plain and wide."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, soft_wrap=not stream.isatty())
+    console = Console(file=stream, width=width, highlight=False, soft_wrap=not stream.isatty())
+    if stream.isatty():
+        console.push_render_hook(_EscapeHook())
+    return console
 
 
 def to_json(value: Any) -> str:
     """One line of JSON; moments as ISO 8601, bytes as text where they are text."""
-    return json.dumps(value, default=_plain, ensure_ascii=False)
+    return visible_json(json.dumps(value, default=_plain, ensure_ascii=False))
 
 
 def _plain(value: object) -> Any:
@@ -61,7 +91,9 @@ def make_table(
             overflow="fold",
         )
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        table.add_row(
+            *(cell if isinstance(cell, Text) else Text(visible_lines(str(cell))) for cell in row)
+        )
     return table
 
 

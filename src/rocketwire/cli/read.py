@@ -14,6 +14,7 @@ from rich.text import Text
 from rocketwire.cli.failures import CommandFailedError, UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import body_text
+from rocketwire.cli.visible import visible
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.setting_values import seconds
@@ -66,7 +67,9 @@ def read(  # noqa: PLR0913 - each narrows what is read
     ] = None,
     key: Annotated[str | None, typer.Option(help="Messages with this key, by the index.")] = None,
     id_: Annotated[str | None, typer.Option("--id", help="The message with this id.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Bodies only, one a line.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Bodies only, one a line, as they are.")
+    ] = False,
 ) -> None:
     """Read messages; in order per queue."""
     with here.reader() as reader:
@@ -152,16 +155,21 @@ def _queue(reader: Reader, topic: str, text: str) -> MessageQueue:
 
 
 def show_line(here: Invocation, message: StoredMessage) -> None:
-    """A message as a line for people."""
+    """A message as a line for people; a pipe gets what was sent, to the letter."""
     queue = message.queue
-    line = Text()
-    line.append(f"{message.stored_at.astimezone():%H:%M:%S.%f}"[:-3], style="dim")
-    line.append(f"  {queue.broker}/{queue.id}@{message.offset}", style="cyan")
-    if message.keys:
-        line.append(f"  {message.keys}", style="green")
-    if message.tags:
-        line.append(f"  [{message.tags}]", style="yellow")
-    line.append("  " + body_text(message.body))
+    parts = [
+        (f"{message.stored_at.astimezone():%H:%M:%S.%f}"[:-3], "dim"),
+        (f"{queue.broker}/{queue.id}@{message.offset}", "cyan"),
+        (message.keys or "", "green"),
+        (f"[{message.tags}]" if message.tags else "", "yellow"),
+    ]
+    words = [(text, style) for text, style in parts if text] + [(body_text(message.body), "")]
+    if not here.console.is_terminal:
+        # Not by the console, which leaves out some control characters.
+        here.console.file.write("  ".join(text for text, _ in words) + "\n")
+        here.console.file.flush()
+        return
+    line = Text("  ").join(Text(visible(text), style=style) for text, style in words)
     here.console.print(line, soft_wrap=True)
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from rocketwire.cli.doctor.findings import Finding, Report, Verdict
 from rocketwire.cli.failures import FAILED
 from rocketwire.cli.invocation import Invocation, command
+from rocketwire.cli.visible import visible
 from rocketwire.errors import RocketMQError
 
 if TYPE_CHECKING:
@@ -126,11 +127,13 @@ def _show(here: Invocation, finding: Finding) -> None:
     if here.as_json:
         return
     mark, style = _MARKS[finding.verdict]
-    here.console.print(Text.assemble((mark, style), f" {finding.check}: {finding.saw}"))
+    here.console.print(
+        Text.assemble((mark, style), f" {visible(f'{finding.check}: {finding.saw}')}")
+    )
     if finding.means:
-        here.console.print(Text(f"       {finding.means}"))
+        here.console.print(Text(f"       {visible(finding.means)}"))
     for line in finding.remedy:
-        here.console.print(Text.assemble("       ", ("-> ", "cyan"), line))
+        here.console.print(Text.assemble("       ", ("-> ", "cyan"), visible(line)))
 
 
 def _conclude(here: Invocation, report: Report) -> None:
