@@ -180,6 +180,7 @@ SPARK_OPTIONS = {
     "offsetRetries": ("read", "how often a broker is asked again for offsets (3)"),
     "offsetRetryInterval": ("read", "how long to wait before that (100ms)"),
     "groupId": ("read", "report progress under this consumer group"),
+    "sql": ("read", "an SQL92 expression over properties, instead of tags; brokers evaluate it"),
     "tags": ("read", "`TagA || TagB`"),
     "columns": (
         "read",

@@ -237,3 +237,16 @@ def test_tables_of_arrow_and_of_spark_are_the_same(spark, producer, reader, read
     by_spark = {(bytes(r.body), r.keys, r.messageId, r.rowId) for r in read().collect()}
     table = read_table(reader, topic, columns=["body", "keys", "messageId", "rowId"])
     assert by_spark == {tuple(row.values()) for row in table.to_pylist()}
+
+
+def test_brokers_filter_by_sql(spark, producer, topic, cluster):
+    for price in range(6):
+        producer.send(Message(topic, f"p{price}", properties={"price": f"{price}"}))
+
+    def load(sql):
+        options = {"nameServers": cluster.name_server, "topic": topic, "sql": sql}
+        return spark.read.format("rocketmq").options(**options).load()
+
+    assert sorted(bytes(row.body) for row in load("price > 3").collect()) == [b"p4", b"p5"]
+    with pytest.raises(PySparkException, match="price >"):
+        load("price > > 3").count()

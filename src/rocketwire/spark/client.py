@@ -18,9 +18,10 @@ from typing import Any, Final, TypeVar, cast
 from rocketwire.columns.inside import parts_of
 from rocketwire.config import ProducerConfig, ReaderConfig
 from rocketwire.core.effects import Oneway, Op, invoke
+from rocketwire.core.filters import check_filter
 from rocketwire.core.lookup import ask_name_servers, fetch_route
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.pull import address_of, max_offset, min_offset, offset_for_time
+from rocketwire.core.pull import TagFilter, address_of, max_offset, min_offset, offset_for_time
 from rocketwire.core.together import run_together
 from rocketwire.errors import (
     BrokerError,
@@ -164,6 +165,18 @@ class Cluster:
         content = loads(reply.body)
         found = content.get("topicList") if isinstance(content, dict) else None
         return [name for name in found or () if isinstance(name, str)]
+
+    def check_filter(self, choice: TopicChoice, wanted: TagFilter) -> None:
+        """Have brokers check an SQL expression, so that a wrong one is told before any job.
+
+        Raises:
+            ConfigError: a broker can't read it, or has such filters switched off.
+        """
+        parts = parts_of(self._reader)
+        for topic in self.topics(choice) if wanted.kind != "TAG" else ():
+            self.view_of(topic)
+            deadline = parts.clock() + parts.request_timeout
+            parts.run(check_filter(parts.instance, self._group, topic, wanted, deadline))
 
     def queues(self, choice: TopicChoice) -> tuple[MessageQueue, ...]:
         """The queues chosen that can be read now.

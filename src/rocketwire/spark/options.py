@@ -105,6 +105,8 @@ class ReadOptions:
     read_timeout: float = 120.0
     group_id: str | None = None
     tags: tuple[str, ...] | None = None
+    #: An SQL92 expression over properties, instead of tags.
+    sql: str | None = None
     columns: tuple[str, ...] | None = None
     properties: Included = "user"
     on_bad_body: OnBadBody = "raw"
@@ -209,7 +211,7 @@ _READ: Final = (
     "topic", "topics", "topicPattern", "assign", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "startingTimestampStrategy", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
-    "joinSmallRanges", "failOnDataLoss", "readTimeout", "groupId", "tags", "columns",
+    "joinSmallRanges", "failOnDataLoss", "readTimeout", "groupId", "tags", "sql", "columns",
     "includeProperties", "onBadBody", "expectedBrokers", "limitBefore42", "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp", "offsetRetries", "offsetRetryInterval",
 )  # fmt: skip
@@ -353,6 +355,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         read_timeout=raw.parse("readTimeout", parse_span, 120.0),
         group_id=raw.parse("groupId", _group, None),
         tags=raw.parse("tags", parse_tags, None),
+        sql=_sql(raw),
         columns=raw.parse("columns", cast("Callable[[str], Any]", parse_columns), None),
         on_bad_body=cast("OnBadBody", raw.parse("onBadBody", one_of("raw", "fail", "skip"), "raw")),
         properties=cast(
@@ -370,6 +373,13 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
 
 def _expected(text: str) -> ExpectedBrokers | None:
     return parse_expected_brokers(text)
+
+
+def _sql(raw: _Raw) -> str | None:
+    found = raw.text("sql")
+    if found is not None and raw.text("tags") is not None:
+        raise ConfigError("options tags and sql are both given: brokers filter by one of them")
+    return found
 
 
 def _group(text: str) -> str | None:

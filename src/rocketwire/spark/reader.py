@@ -12,7 +12,7 @@ from rocketwire.columns.decode import RecordDecoder
 from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
 from rocketwire.columns.inside import parts_of
 from rocketwire.columns.schema import select_columns
-from rocketwire.core.pull import tag_filter
+from rocketwire.core.filters import message_filter
 from rocketwire.spark.client import Cluster, reader_for
 from rocketwire.spark.completeness import Completeness
 from rocketwire.spark.early_end import until_left
@@ -24,6 +24,7 @@ from rocketwire.spark.ranges import QueueRange, plan_tasks
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rocketwire.core.pull import TagFilter
     from rocketwire.sync.reader import Reader
 
 _log = logging.getLogger("rocketwire.spark")
@@ -63,7 +64,7 @@ def read_partition(
     # Spark makes a partition of its own, of value None, where there is nothing to read.
     if not isinstance(partition, RangesPartition):
         return
-    tags = tag_filter(None if options.tags is None else " || ".join(options.tags))
+    wanted = filter_of(options)
     decoder = RecordDecoder(
         select_columns(columns),
         properties=options.properties,
@@ -74,11 +75,16 @@ def read_partition(
     policy = FetchPolicy(
         timeout=options.read_timeout,
         fail_on_data_loss=options.fail_on_data_loss,
-        tags=tags,
+        tags=wanted,
         group=reader._config.group,  # noqa: SLF001 - brokers should see the reader's own group
     )
     spans = [QueueSpan(part.queue, part.start, part.end) for part in partition.ranges]
     yield from until_left(decoder.decode(fetch_spans(parts_of(reader), spans, policy)))
+
+
+def filter_of(options: ReadOptions) -> TagFilter:
+    """What brokers are to filter by."""
+    return message_filter(options.tags, options.sql)
 
 
 def cluster_for(reader: Reader, options: ReadOptions) -> Cluster:
@@ -123,6 +129,7 @@ class RocketMQReader(DataSourceReader):
         cluster = cluster_for(reader, self._options)
         completeness = completeness_for(self._client, self._options, self._folder)
         with in_option_words():
+            cluster.check_filter(self._options.choice, filter_of(self._options))
             ranges = plan_batch(cluster, self._options, completeness)
         return partitions_of(ranges, self._options)
 

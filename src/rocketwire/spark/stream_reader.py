@@ -25,7 +25,13 @@ from rocketwire.spark.offsets import StreamOffset, batch_begin, batch_end
 from rocketwire.spark.options import ClientOptions, ReadOptions, in_option_words
 from rocketwire.spark.planning import start_offsets, whole_bounds, within
 from rocketwire.spark.ranges import QueueRange
-from rocketwire.spark.reader import cluster_for, completeness_for, partitions_of, read_partition
+from rocketwire.spark.reader import (
+    cluster_for,
+    completeness_for,
+    filter_of,
+    partitions_of,
+    read_partition,
+)
 from rocketwire.spark.spark_api import (
     HAS_LIMITS,
     VERSION,
@@ -344,6 +350,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
         with in_option_words():
+            cluster_for(
+                reader_for(self._client, self._options.group_id), self._options
+            ).check_filter(self._options.choice, filter_of(self._options))
             return self.source.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -312,3 +312,9 @@ def test_errors_of_the_client_name_options_in_camel_case():
     ):
         raise RouteError("check name_servers and send_timeout")
     assert "name_servers" not in str(caught.value)
+
+
+def test_brokers_filter_by_tags_or_by_sql():
+    assert read_options(TOPIC | {"sql": "price > 10"}, streaming=True).sql == "price > 10"
+    with pytest.raises(ConfigError, match="options tags and sql are both given"):
+        read_options(TOPIC | {"sql": "price > 10", "tags": "a"}, streaming=False)
