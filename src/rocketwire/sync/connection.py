@@ -6,15 +6,12 @@ There is no reader thread: who waits for an answer reads it.
 
 from __future__ import annotations
 
-import math
 import select
 import socket
-import struct
-import sys
 import threading
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from rocketwire.config import Tls
 from rocketwire.core.effects import Flight
@@ -39,13 +36,10 @@ _READ = 64 * 1024
 #: For the rest of an answer that is known to be large.
 _READ_ON = 1024 * 1024
 _JOIN_BELOW = 64 * 1024
-#: What the kernel takes at once on a connection whose requests are all answered, come what may.
-_AT_ONCE = 8 * 1024
 _MAX_IDLE = 60.0
-_timeval = struct.Struct("ll")
-# The kernel keeps the time limit of a plain socket: Python's own would cost a poll() for each
-# read and each write. It means something else on Windows, and TLS must poll anyway.
-_KERNEL_LIMITS = sys.platform != "win32"
+#: What to wait for; Windows has no poll, nor names for it.
+POLLIN: Final = getattr(select, "POLLIN", 1)
+POLLOUT: Final = getattr(select, "POLLOUT", 4)
 
 
 class Connection:
@@ -56,13 +50,11 @@ class Connection:
         "_buffer",
         "_clock",
         "_frames",
+        "_is_plain",
         "_layout",
-        "_least",
-        "_most",
         "_opaque",
         "_poll",
         "_socket",
-        "_uses_kernel",
         "_usual",
         "address",
         "late",
@@ -81,11 +73,12 @@ class Connection:
         #: How answers that say "stored" look here.
         self._usual: Layout | None = None
         self._opaque = 0
-        #: How much time may be left for the limit that the kernel has to be good enough.
-        self._least = self._most = math.inf
-        self._uses_kernel = _KERNEL_LIMITS and type(sock) is socket.socket
-        if self._uses_kernel:
-            sock.settimeout(None)
+        # A plain socket never waits by itself: what waits is a poll, which counts down to the deadline
+        # whatever signal wakes it. A limit of the kernel's would begin anew after every signal. TLS
+        # has to read and write in order to do either, so there Python's own limits serve.
+        self._is_plain = type(sock) is socket.socket
+        if self._is_plain:
+            sock.settimeout(0.0)
         poll = select.poll() if hasattr(select, "poll") else None
         if poll is not None:
             poll.register(sock, select.POLLIN | select.POLLERR | select.POLLHUP)
@@ -103,7 +96,7 @@ class Connection:
             return False
         if self._poll is not None:
             return not self._poll.poll(0)
-        return not select.select([self._socket], [], [], 0)[0]
+        return not wait_for([self], POLLIN, 0)
 
     def fileno(self) -> int:
         """For polling several connections at once."""
@@ -142,18 +135,11 @@ class Connection:
             RemoteProtocolError: the peer does not speak the protocol. Close it, too.
         """
         opaque = self._opaque = self._opaque % 0x7FFFFFFF + 1
-        head, body, deadline = attempt.head(opaque), attempt.body, attempt.deadline
-        now, size, usual = self._clock(), len(head) + len(body), self._usual
-        is_limited = self._least <= deadline - now <= self._most
-        if size > _AT_ONCE:
-            attempt.written(now, size)
-            self._write(head, body, deadline)
-        else:
-            self._write_all(head + body, deadline, is_limited=is_limited)
-            # Done while the broker works: when the answer is here, every µs counts.
-            attempt.written(now, size)
+        deadline, usual = attempt.deadline, self._usual
+        self._write(attempt.head(opaque), attempt.body, deadline, attempt)
+        # Done while the broker works: when the answer is here, every µs counts.
         ending = b"" if usual is None else usual.ending(opaque)
-        data = self._receive(deadline, is_limited=size <= _AT_ONCE)
+        data = self._receive(deadline)
         self.used_at = self._clock()
         if usual is not None and not self._buffer.held and usual.says_stored(data, ending):
             return data[4:]
@@ -185,65 +171,67 @@ class Connection:
     def write(self, request: Request, deadline: float, flight: Flight | None) -> int:
         """Write a request; returns its opaque number."""
         opaque = self._opaque = self._opaque % 0x7FFFFFFF + 1
-        head, body = request.head(opaque), request.body
-        if flight is not None:
-            flight.written(self._clock(), len(head) + len(body))
-        self._write(head, body, deadline)
+        self._write(request.head(opaque), request.body, deadline, flight)
         return opaque
 
     def write_oneway(self, request: Request, deadline: float, flight: Flight | None) -> None:
         """Write a request that gets no answer."""
         self._opaque = self._opaque % 0x7FFFFFFF + 1
-        head, body = request.head(self._opaque, ONEWAY), request.body
-        if flight is not None:
-            flight.written(self._clock(), len(head) + len(body))
-        self._write(head, body, deadline)
+        self._write(request.head(self._opaque, ONEWAY), request.body, deadline, flight)
         self.used_at = self._clock()
 
-    def _write(self, head: bytes, body: bytes | memoryview, deadline: float) -> None:
+    def _write(
+        self, head: bytes, body: bytes | memoryview, deadline: float, flight: Flight | None
+    ) -> None:
+        """Write a request; ``flight`` is told when its first bytes have left, and not before."""
+        size = len(head) + len(body)
         if len(body) < _JOIN_BELOW:
-            self._write_all(head + body, deadline)
+            self._write_all(head + body, deadline, size, flight)
         else:
-            self._write_all(head, deadline)
-            self._write_all(body, deadline, some_left=True)
+            self._write_all(head, deadline, size, flight)
+            self._write_all(body, deadline, size, None, some_left=True)
 
     def _write_all(
         self,
         left: bytes | memoryview,
         deadline: float,
+        size: int,
+        flight: Flight | None,
         *,
         some_left: bool = False,
-        is_limited: bool = False,
     ) -> None:
-        """Write it.
-
-        Args:
-            left: what is to be written.
-            deadline: until when.
-            some_left: whether bytes of the same request have left before.
-            is_limited: whether the limit that the kernel has is good enough for the first call.
-        """
+        """Write a piece of a request of ``size`` bytes; ``some_left``: bytes of it have left before."""
         while True:
             try:
-                if not is_limited:
-                    self._set_limit(deadline)
-                is_limited = False
+                if not self._is_plain:
+                    self._socket.settimeout(self._time_left(deadline))
                 count = self._socket.send(left)
-            except RequestTimeoutError:  # a TimeoutError, too, so it comes first
-                raise RequestTimeoutError(
-                    f"{self.address} took no more bytes in time", written=some_left
-                ) from None
-            except (BlockingIOError, TimeoutError, InterruptedError) as error:
-                self._check_early(error)
+            except BlockingIOError:
+                self._wait(POLLOUT, deadline, some_left=some_left)
                 continue
+            except TimeoutError:
+                if self._is_plain:  # a signal handler of the application has raised it
+                    raise
+                raise self._too_slow(some_left=some_left) from None
             except OSError as error:
                 raise ConnectionLostError(
                     f"{self.address} closed the connection: {error}", written=some_left
                 ) from None
+            if flight is not None:
+                flight.written(self._clock(), size)
+                flight = None
             if count == len(left):
                 return
             some_left = some_left or count > 0
             left = memoryview(left)[count:]
+
+    def _too_slow(self, *, some_left: bool) -> RequestTimeoutError:
+        return RequestTimeoutError(f"{self.address} took no more bytes in time", written=some_left)
+
+    def _wait(self, what: int, deadline: float, *, some_left: bool) -> None:
+        """Wait until more can be written."""
+        if not wait_for([self], what, deadline - self._clock()):
+            raise self._too_slow(some_left=some_left)
 
     def read(self, deadline: float) -> Reply:
         """The next answer on this connection, whoever it is for."""
@@ -260,20 +248,23 @@ class Connection:
                 return reply
             # A request from the broker: only upkeep's connections answer those.
 
-    def _receive(self, deadline: float, *, is_limited: bool = False) -> bytes:
-        """What is there to be read; ``is_limited`` means that the limit was set just before."""
+    def _receive(self, deadline: float) -> bytes:
+        """What is there to be read, as soon as there is anything."""
         size = _READ_ON if self._buffer.held else _READ
         while True:
+            left = self._time_left(deadline)
             try:
-                if not is_limited:
-                    self._set_limit(deadline)
-                is_limited = False
+                if not self._is_plain:
+                    self._socket.settimeout(left)
+                elif not self._is_readable(left):
+                    continue
                 data = self._socket.recv(size)
-            except RequestTimeoutError:  # a TimeoutError, too, so it comes first
-                raise
-            except (BlockingIOError, TimeoutError, InterruptedError) as error:
-                self._check_early(error)
+            except BlockingIOError:
                 continue
+            except TimeoutError:
+                if self._is_plain:  # a signal handler of the application has raised it
+                    raise
+                continue  # the next round says that no time is left
             except OSError as error:
                 raise ConnectionLostError(
                     f"{self.address} closed the connection: {error}", written=True
@@ -282,31 +273,42 @@ class Connection:
                 raise ConnectionLostError(f"{self.address} closed the connection", written=True)
             return data
 
-    def _check_early(self, error: OSError) -> None:
-        """Go on after a limit that was early: the next round tells whether time is left.
+    def _is_readable(self, seconds: float) -> bool:
+        if self._poll is not None:
+            return bool(self._poll.poll(seconds * 1000))
+        return bool(wait_for([self], POLLIN, seconds))
 
-        The kernel's limit looks like this, and no other: what else comes, a signal handler of the
-        application has raised.
-        """
-        if self._uses_kernel and not isinstance(error, BlockingIOError):
-            raise error
-
-    def _set_limit(self, deadline: float) -> None:
-        """Make the next system call end near the deadline."""
+    def _time_left(self, deadline: float) -> float:
         left = deadline - self._clock()
-        # Most requests have the same time limit: a limit that is a little late is kept, because
-        # setting it is a system call. An early one only makes the caller go round again.
-        if self._least <= left <= self._most:
-            return
         if left <= 0:
             raise RequestTimeoutError(f"{self.address} gave no answer", written=True)
-        if not self._uses_kernel:
-            self._socket.settimeout(left)
-            return
-        value = _timeval.pack(int(left), max(1, int(left % 1 * 1_000_000)))
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
-        self._least, self._most = max(left - 0.001, left / 2), left * 2
+        return left
+
+
+class Waited(Protocol):
+    """Something with a socket that can be waited for."""
+
+    def fileno(self) -> int:
+        """The number of the socket."""
+
+
+W = TypeVar("W", bound=Waited)
+
+
+def wait_for(those: Sequence[W], what: int, seconds: float) -> list[W]:
+    """Wait until some of them can be read (``POLLIN``) or written (``POLLOUT``); returns which.
+
+    Counts down whatever signals come, and takes descriptors above 1023, which ``select`` refuses.
+    """
+    seconds = max(0.0, seconds)
+    if not hasattr(select, "poll"):  # Windows, where descriptors are not numbered from 0
+        readers, writers = (those, []) if what == POLLIN else ([], those)
+        ready = select.select(readers, writers, [], seconds)
+        return [*ready[0], *ready[1]]
+    poll, by_number = select.poll(), {one.fileno(): one for one in those}
+    for number in by_number:
+        poll.register(number, what)
+    return [by_number[number] for number, _ in poll.poll(seconds * 1000)]
 
 
 class Connector:

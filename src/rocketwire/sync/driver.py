@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.errors import ConnectionLostError, ProtocolError, RocketMQError, TransportError
 from rocketwire.message import SendResult
-from rocketwire.sync.connection import Connection, Pool
+from rocketwire.sync.connection import POLLIN, Connection, Pool, wait_for
 from rocketwire.wire.command import Reply
 
 T = TypeVar("T")
@@ -167,7 +166,7 @@ class Driver:
                 limit = max(0.0, min(row.deadline for row in rows) - self._clock())
                 ready = [row for row in rows if row.has_more()]
                 if not ready:
-                    ready = select.select(rows, [], [], limit)[0]
+                    ready = wait_for(rows, POLLIN, limit)
                 for row in ready or [row for row in rows if row.deadline <= self._clock()]:
                     row.read()
                 rows = [row for row in rows if row.waiting]

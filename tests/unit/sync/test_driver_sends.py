@@ -9,7 +9,6 @@ import pytest
 from rocketwire import Message, Outcome, Producer, SendFailedError, SendResult, SendStatus
 from rocketwire.core.retry import SendMode
 from rocketwire.embedded import EmbeddedCluster
-from rocketwire.sync.connection import Connection
 
 
 @pytest.fixture
@@ -88,26 +87,6 @@ def test_a_oneway_message_arrives_and_leaves_nothing_in_flight(cluster, producer
         producer.send(Message("orders", b"last"))
     bodies = [m.body for m in cluster.messages("orders")]
     assert {b"one", b"two", b"three"} <= set(bodies)
-
-
-def test_a_large_message_is_known_to_be_under_way_while_it_is_written(cluster, monkeypatch) -> None:
-    counts: dict[int, int] = {}
-    write_all = Connection._write_all
-
-    def watched(self: Connection, left: bytes, *how: object, **more: object) -> None:
-        if len(left) > 100:
-            counts[len(left) > 8192] = sum(h.in_flight for h in producer.health())
-        write_all(self, left, *how, **more)
-
-    options = {"group": "large", "background": False, "compress_over": 0}
-    with Producer(cluster.name_server, **options) as producer:
-        for _ in range(4):
-            producer.send(Message("orders", b"warm-up"))
-        monkeypatch.setattr(Connection, "_write_all", watched)
-        assert send(producer, b"small")
-        assert send(producer, b"x" * 10_000)
-        assert counts == {False: 0, True: 1}
-        assert [h.in_flight for h in producer.health()] == [0, 0]
 
 
 def test_a_oneway_message_that_can_not_be_written_is_an_error(cluster, producer) -> None:
