@@ -36,6 +36,10 @@ REMEDIES = {
         "A topic name, a size, a property or a combination that RocketMQ does not allow.",
         "Correct the message; nothing was sent. Keys on different queues in one batch: use `send_many`.",
     ),
+    "TransactionError": (
+        "A broker has not confirmed a commit, or a half message was stored less safely than asked for. `state` tells which.",
+        "`UNKNOWN`: the checkers of the group decide, so look at your own records before you begin again. `ROLLED_BACK`: begin again.",
+    ),
     "RecallError": (
         "`problem`: a malformed handle, too late, recalls switched off, or a broker older than 5.3.2.",
         "Give the `recall_handle` of the send's result, in time; set `recallMessageEnable=true` on the brokers.",

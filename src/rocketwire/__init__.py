@@ -34,11 +34,12 @@ from rocketwire.errors import (
     ServiceNotAvailableError,
     SystemBusyError,
     TopicNotFoundError,
+    TransactionError,
     TransportError,
     UnknownTopicError,
 )
 from rocketwire.fault_policy import FaultPolicy
-from rocketwire.message import Message, MessageQueue, SendResult, SendStatus
+from rocketwire.message import Message, MessageQueue, SendResult, SendStatus, TransactionState
 from rocketwire.stored_message import StoredMessage
 from rocketwire.telemetry_config import TelemetryConfig
 from rocketwire.version import __version__
@@ -48,11 +49,13 @@ if TYPE_CHECKING:
     from rocketwire.aio.producer import AsyncProducer
     from rocketwire.aio.reader import AsyncReader
     from rocketwire.aio.simple_consumer import AsyncReceivedMessage, AsyncSimpleConsumer
+    from rocketwire.aio.transaction import AsyncTransaction
     from rocketwire.core.send_back import Retry
     from rocketwire.sync.consumer import Consumer
     from rocketwire.sync.producer import Producer
     from rocketwire.sync.reader import Reader
     from rocketwire.sync.simple_consumer import ReceivedMessage, SimpleConsumer
+    from rocketwire.sync.transaction import Transaction
 
 _LAZY = {
     "AsyncConsumer": "rocketwire.aio.consumer",
@@ -60,12 +63,14 @@ _LAZY = {
     "AsyncReader": "rocketwire.aio.reader",
     "AsyncReceivedMessage": "rocketwire.aio.simple_consumer",
     "AsyncSimpleConsumer": "rocketwire.aio.simple_consumer",
+    "AsyncTransaction": "rocketwire.aio.transaction",
     "Consumer": "rocketwire.sync.consumer",
     "Producer": "rocketwire.sync.producer",
     "Reader": "rocketwire.sync.reader",
     "ReceivedMessage": "rocketwire.sync.simple_consumer",
     "Retry": "rocketwire.core.send_back",
     "SimpleConsumer": "rocketwire.sync.simple_consumer",
+    "Transaction": "rocketwire.sync.transaction",
 }
 
 __all__ = [
@@ -74,6 +79,7 @@ __all__ = [
     "AsyncReader",
     "AsyncReceivedMessage",
     "AsyncSimpleConsumer",
+    "AsyncTransaction",
     "Attempt",
     "AutoBatch",
     "BrokerError",
@@ -116,6 +122,9 @@ __all__ = [
     "TelemetryConfig",
     "Tls",
     "TopicNotFoundError",
+    "Transaction",
+    "TransactionError",
+    "TransactionState",
     "TransportError",
     "UnknownTopicError",
     "__version__",

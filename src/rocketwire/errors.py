@@ -23,6 +23,7 @@
     │  ├─ SystemBusyError
     │  ├─ ServiceNotAvailableError
     │  └─ UnknownTopicError
+    ├─ TransactionError                  .state .result: a transaction did not end as it should
     ├─ RecallError                       .problem: why a timed message was not called back
     └─ SendFailedError                   .attempts .outcome: what send() raises at the end
        ├─ SendTimeoutError (TimeoutError)
@@ -39,7 +40,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from rocketwire.message import MessageQueue, SendResult
+    from rocketwire.message import MessageQueue, SendResult, TransactionState
 
 
 class Outcome(enum.Enum):
@@ -231,6 +232,20 @@ class RecallError(RocketMQError):
     def __init__(self, text: str, problem: RecallProblem) -> None:
         super().__init__(text)
         self.problem = problem
+
+
+class TransactionError(RocketMQError):
+    """A transaction did not end as it should.
+
+    ``state`` is what is known of it; ``result`` tells where the half message is, if it was stored.
+    """
+
+    def __init__(
+        self, text: str, state: TransactionState, result: SendResult | None = None
+    ) -> None:
+        super().__init__(text)
+        self.state = state
+        self.result = result
 
 
 class SendFailedError(RocketMQError):

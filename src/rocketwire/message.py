@@ -287,6 +287,15 @@ class SendStatus(enum.Enum):
         return self.value
 
 
+class TransactionState(enum.Enum):
+    """What is known of a transaction. Checkers answer with one of these, too."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    UNKNOWN = "unknown"
+
+
 class SendResult(Frozen):
     """Where a message, or a batch, was stored.
 

@@ -66,6 +66,18 @@ class BlockingShell:
     def recall(self, topic: Any, handle: Any) -> str:
         return self.producer.recall(topic, handle)
 
+    def run_step(self, step: Callable[[], Any]) -> Any:
+        return step()
+
+    def transact(self, message: Any, *steps: Any, **how: Any) -> Any:
+        """A transaction with ``steps`` in its block: its methods by name, calls, and errors to raise."""
+        with self.producer.transaction(message, **how) as self.tx:
+            for step in steps:
+                if isinstance(step, BaseException):
+                    raise step
+                getattr(self.tx, step)() if isinstance(step, str) else step()
+        return self.tx
+
     def health(self) -> Any:
         return {h.broker: h for h in self.producer.health()}
 
@@ -151,6 +163,22 @@ class AsyncShell:
 
     def recall(self, topic: Any, handle: Any) -> str:
         return self._run(self.producer.recall(topic, handle))
+
+    def run_step(self, step: Callable[[], Any]) -> Any:
+        return self._run(step())
+
+    def transact(self, message: Any, *steps: Any, **how: Any) -> Any:
+        async def run() -> Any:
+            async with self.producer.transaction(message, **how) as self.tx:
+                for step in steps:
+                    if isinstance(step, BaseException):
+                        raise step
+                    done = getattr(self.tx, step)() if isinstance(step, str) else step()
+                    if asyncio.iscoroutine(done):
+                        await done
+            return self.tx
+
+        return self._run(run())
 
     def health(self) -> Any:
         return {h.broker: h for h in self.producer.health()}

@@ -16,7 +16,7 @@ from rocketwire.errors import (
     SendFailedError,
     SendTimeoutError,
 )
-from rocketwire.message import MessageQueue
+from rocketwire.message import MessageQueue, TransactionState
 from rocketwire.wire.codes import error_for
 
 ALL = [
@@ -37,6 +37,8 @@ def make(cls: type[RocketMQError]) -> RocketMQError:
         queue = MessageQueue("T", "broker-a", 3)
         attempt = Attempt(queue, 0.5, ConnectFailedError("refused"), Outcome.NOT_SENT)
         return cls("gone", attempts=[attempt], outcome=Outcome.MAYBE_STORED)
+    if issubclass(cls, errors.TransactionError):
+        return cls("unknown", TransactionState.UNKNOWN)
     if issubclass(cls, errors.RecallError):
         return cls("gone", errors.RecallProblem.TOO_LATE)
     return cls("text")

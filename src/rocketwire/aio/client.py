@@ -9,6 +9,7 @@ import warnings
 import weakref
 from asyncio import get_running_loop
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -18,6 +19,7 @@ from rocketwire.aio.links import links_of
 from rocketwire.aio.upkeep import Upkeep
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
+from rocketwire.core.producer_requests import answer
 from rocketwire.errors import ClientClosedError
 from rocketwire.registry import join_instance, leave_instance
 
@@ -121,7 +123,11 @@ class AsyncClient(Generic[C]):
             undo.callback(self._driver.abort)
             # Heartbeats and probes have connections of their own: a probe that waits behind
             # messages would measure those.
-            self._upkeep_driver = Driver(config, clock=instance.clock)
+            self._upkeep_driver = Driver(
+                config,
+                clock=instance.clock,
+                responder_of=lambda address: partial(answer, instance, address),
+            )
             self._opened()
             undo.pop_all()
         on_routes = _weakly(self._close_unused)
@@ -145,7 +151,7 @@ class AsyncClient(Generic[C]):
         """Close connections to addresses that no route has any more."""
         wanted = self._instance.routes.addresses() | set(self._config.name_servers)
         self._driver.retain(wanted)
-        self._upkeep_driver.retain(wanted)
+        self._upkeep_driver.retain(wanted | self._instance.presence.masters)
 
     async def _run(self, operation: Op[T]) -> T:
         self._check_loop()

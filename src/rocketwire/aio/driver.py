@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Generator
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never, cast
 
 from rocketwire.aio.links import Links
-from rocketwire.aio.waiter import Call, Responder, Waiter, refuse
+from rocketwire.aio.waiter import Call, ResponderOf, Waiter, refusing
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
 from rocketwire.core.sending.attempt import SendAttempt
@@ -340,7 +340,7 @@ class Driver:
         config: ClientConfig,
         *,
         clock: Callable[[], float] = time.monotonic,
-        responder: Responder = refuse,
+        responder_of: ResponderOf = refusing,
         links: Links | None = None,
     ) -> None:
         """Connect to nobody yet.
@@ -348,7 +348,7 @@ class Driver:
         Args:
             config: time limits, sizes and TLS.
             clock: the clock that operations use.
-            responder: answers requests that servers make of us.
+            responder_of: what answers requests of the server at an address.
             links: connections that are shared with others; its own by default.
 
         Raises:
@@ -357,7 +357,7 @@ class Driver:
         self.loop = asyncio.get_running_loop()
         self.clock = clock
         if links is None:
-            links = Links(config, loop=self.loop, clock=clock, responder=responder)
+            links = Links(config, loop=self.loop, clock=clock, responder_of=responder_of)
         self.links = links
         self.connections = links.connections
         self._is_closed = False

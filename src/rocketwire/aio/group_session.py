@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -57,7 +58,7 @@ class GroupSession:
     def __init__(self, group: Group) -> None:
         self.group = group
         config, clock = group.config, group.instance.clock
-        self._control = Driver(config, clock=clock, responder=lambda c: answer(group, c))
+        self._control = Driver(config, clock=clock, responder_of=lambda _: partial(answer, group))
         self._pulls = Driver(config, clock=clock)
         self._runs: set[Run[Any]] = set()
         self._is_over = False

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from rocketwire.aio.connection import Connection
 from rocketwire.aio.dial import dial
-from rocketwire.aio.waiter import Responder, refuse
+from rocketwire.aio.waiter import ResponderOf, refusing
 from rocketwire.config import ClientConfig
 from rocketwire.core.instance import Instance
 
@@ -25,7 +25,7 @@ class Links:
         config: time limits, sizes and TLS.
         loop: whose they are.
         clock: the clock that deadlines are on.
-        responder: answers requests that servers make of us.
+        responder_of: what answers requests of the server at an address.
 
     Raises:
         ConfigError: a file named in the TLS settings can't be used.
@@ -37,7 +37,7 @@ class Links:
         *,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
-        responder: Responder = refuse,
+        responder_of: ResponderOf = refusing,
     ) -> None:
         self.loop = loop
         #: Those that take requests.
@@ -45,7 +45,7 @@ class Links:
         self.users = 1
         self._config = config
         self._clock = clock
-        self._responder = responder
+        self._responder_of = responder_of
         self._late = 0
         self._alive: set[Connection] = set()
         self._dials: dict[Connection, asyncio.Task[None]] = {}
@@ -62,7 +62,7 @@ class Links:
             loop=self.loop,
             clock=self._clock,
             on_over=self._over,
-            responder=self._responder,
+            responder=self._responder_of(address),
             limit=self._config.max_frame,
         )
         self.connections[address] = connection

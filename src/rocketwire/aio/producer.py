@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import weakref
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
 from typing import Any, cast
 
+from rocketwire.aio.checking import (
+    Checker,
+    LoopDesk,
+    ThreadDesk,
+    check_checker,
+    is_coroutine_function,
+)
 from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.delivery import Delivery
 from rocketwire.aio.driver import Awaited
 from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.aio.submit import BatchSubmitter, Messages, SingleSubmitter
+from rocketwire.aio.transaction import AsyncTransaction
 from rocketwire.aio.waiter import SendWaiter
 from rocketwire.config import ProducerConfig
 from rocketwire.core.admin import create_topic
@@ -23,6 +32,7 @@ from rocketwire.core.lookup import locate_topic
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import RoundRobinCounter, Selector
 from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.checks import Check, answer_check
 from rocketwire.core.sending.flush import done_callback
 from rocketwire.core.sending.recall import recall
 from rocketwire.core.sending.send_many import ManySender
@@ -30,9 +40,11 @@ from rocketwire.core.sending.sender import Sender
 from rocketwire.core.stats import ProducerStats
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
-from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
+
+_log = logging.getLogger("rocketwire.producer")
 
 
 class AwaitedSend(SendWaiter):
@@ -74,6 +86,9 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
         group: the producer group.
         config: further settings as a mapping; ``options`` are stronger.
+        checker: answers brokers that ask what became of a transaction: a function, or a coroutine
+            function, of the stored message that returns a ``TransactionState``, a bool (True
+            commits) or None (not known yet).
         **options: the settings, see the reference of ``ProducerConfig``.
     """
 
@@ -85,9 +100,12 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         *,
         group: str | None = None,
         config: Mapping[str, Any] | None = None,
+        checker: Checker | None = None,
         **options: Any,
     ) -> None:
         super().__init__(make_config(ProducerConfig, name_servers, group, config, options))
+        self._checker = checker
+        check_checker(checker, background=self._config.background)
 
     def _opened(self) -> None:
         config, instance = self._config, self._instance
@@ -109,6 +127,32 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         instance.defaults = self._sender.defaults
         self._reporting = reporting
         self._start_reporting()
+        self._start_checking()
+
+    def _start_checking(self) -> None:
+        """Let brokers ask for transactions, if there is somebody to answer."""
+        checker = self._checker
+        if checker is None:
+            return
+        instance, driver = self._instance, self._driver
+        loop = driver.loop
+
+        def settle(check: Check, state: TransactionState) -> None:
+            answer = answer_check(instance, check, state)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(driver.start, answer, _ignore)
+
+        instance.check_desks[self._sender.group] = (
+            LoopDesk(loop, checker, settle)
+            if is_coroutine_function(checker)
+            else ThreadDesk(checker, settle)
+        )
+        instance.presence.want()
+
+    def _stop_checking(self) -> None:
+        desk = self._instance.check_desks.pop(self._sender.group, None)
+        if desk is not None:
+            desk.close()
 
     def _start_reporting(self) -> None:
         over = self._traces_over = asyncio.Event()
@@ -122,6 +166,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         """Wait for what is in flight (``shutdown_timeout``), and say goodbye."""
         clock, patience = self._instance.clock, self._config.shutdown_timeout
         limit = clock() + patience
+        self._stop_checking()
         self._submitter.hurry()
         await self._in_flight.quiet(patience, awaited=True)
         await self._finish_traces(max(0.1, limit - clock()))
@@ -147,6 +192,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._submitter.disown()
 
     def _left(self) -> None:
+        self._stop_checking()
         leave_group(self._instance, self._sender.group)
 
     # -- sending ----------------------------------------------------------------------------
@@ -323,6 +369,36 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if not await self._in_flight.flush(timeout):
             raise TimeoutError(f"{self._in_flight.held} messages have no answer after {timeout} s")
 
+    def transaction(
+        self, message: Message, *, timeout: float | str | None = None
+    ) -> AsyncTransaction:
+        """A message that is delivered if a block ends without an error.
+
+        ``async with producer.transaction(message) as tx:`` stores it so that nobody sees it, commits it
+        at the end of the block, and rolls it back if the block raises. ``tx.commit()``,
+        ``tx.rollback()`` and ``tx.leave_open()`` decide by hand.
+
+        Args:
+            message: neither delayed nor with a sharding key.
+            timeout: seconds for storing it, and as many for the decision; ``send_timeout`` by
+                default.
+
+        Raises:
+            InvalidMessageError: it can't be part of a transaction.
+        """
+        self._check_loop()
+        return AsyncTransaction(self._sender, message, timeout, self._send_half, self._driver)
+
+    async def _send_half(self, attempt: SendAttempt) -> SendResult:
+        in_flight = self._in_flight
+        in_flight.awaited += 1
+        try:
+            return await self._driver.run(attempt.operation())
+        finally:
+            in_flight.awaited -= 1
+            if in_flight.has_listeners:
+                in_flight.look_around()
+
     async def recall(self, topic: str, handle: str) -> str:
         """Call back a message that waits for its time (brokers since 5.3.2).
 
@@ -382,3 +458,9 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             self._instance, name, queues=queues, order=order, deadline=deadline
         )
         await self._driver.run(operation)
+
+
+def _ignore(_: object, error: Exception | None) -> None:
+    """An answer to a check was told, or not: the operation has logged that."""
+    if error is not None:
+        _log.debug("a check was not answered: %s", error)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Answers a request of the peer; None leaves it unanswered.
 Responder: TypeAlias = Callable[[Command], Command | None]
+#: What answers the requests of the peer at an address.
+ResponderOf: TypeAlias = Callable[[str], Responder]
 Call: TypeAlias = Invoke | Oneway
 
 
@@ -169,3 +171,8 @@ def refuse(command: Command) -> Command:
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
         remark=f"request type {command.code} not supported",
     )
+
+
+def refusing(address: str) -> Responder:
+    """No request of any peer is known."""
+    return refuse

@@ -11,19 +11,23 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocketwire.config import ClientConfig, Credentials
 from rocketwire.core.bell import Bell
 from rocketwire.core.fault_entries import RandomSource
 from rocketwire.core.faults import FaultTable
 from rocketwire.core.naming import without_namespace
+from rocketwire.core.presence import Presence
 from rocketwire.core.routes import RouteChange, RouteTable
 from rocketwire.errors import ConfigError
 from rocketwire.hooks import BrokerEvent, HookSet, RouteEvent, call_hooks
 from rocketwire.wire.acl import sign
 from rocketwire.wire.command import BINARY, JSON, Command, Request
 from rocketwire.wire.message_id import MessageIdMaker
+
+if TYPE_CHECKING:
+    from rocketwire.core.sending.checks import CheckDesk
 
 _log = logging.getLogger("rocketwire.routes")
 
@@ -79,6 +83,9 @@ class Instance:
         self.producer_groups: set[str] = set()
         #: When each broker of a topic was last seen by a read of it.
         self.seen_brokers: dict[str, dict[str, float]] = {}
+        self.presence = Presence(surroundings.make_lock())
+        #: Who answers for the transactions of a producer group.
+        self.check_desks: dict[str, CheckDesk] = {}
         #: The topic whose route serves unknown topics, and how many queues those get.
         self.defaults: tuple[str, int] = ("TBW102", 4)
         self._upkeeper: object | None = None

@@ -9,11 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from rocketwire.core.admin import masters
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.retry import what_happened
-from rocketwire.errors import BrokerError, ProtocolError, RouteError, TransportError
+from rocketwire.errors import (
+    BrokerError,
+    ProtocolError,
+    RocketMQError,
+    RouteError,
+    TransportError,
+)
 from rocketwire.wire.codes import BROKER_UNWELL, RESPONSE_NAMES, RequestCode, ResponseCode
 from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.headers import heartbeat_body, unregister_client
@@ -32,7 +39,10 @@ def heartbeat(instance: Instance) -> Op[int]:
     """Tell every master that our producers live; returns how many heard."""
     if not instance.producer_groups:
         return 0
-    addresses = instance.routes.masters().values()
+    addresses = set(instance.routes.masters().values())
+    is_to_all = instance.presence.is_wanted
+    if is_to_all:
+        addresses |= yield from _every_master(instance)
     deadline = instance.clock() + instance.config.request_timeout
     calls = tuple(
         Invoke(address, _heartbeat_request(instance), deadline) for address in sorted(addresses)
@@ -40,12 +50,26 @@ def heartbeat(instance: Instance) -> Op[int]:
     if not calls:
         return 0
     replies = yield from invoke_all(calls)
+    if is_to_all:
+        instance.presence.told()
     for call, reply in zip(calls, replies, strict=True):
         if not isinstance(reply, Reply):
             _log.debug("heartbeat to %s failed: %s", call.address, reply)
         elif reply.code != ResponseCode.SUCCESS:
             _log.debug("heartbeat to %s: code %d, %s", call.address, reply.code, reply.remark)
     return sum(isinstance(r, Reply) and r.code == ResponseCode.SUCCESS for r in replies)
+
+
+def _every_master(instance: Instance) -> Op[frozenset[str]]:
+    """The addresses of all masters; those of before where no name server answers."""
+    presence = instance.presence
+    try:
+        known = yield from masters(instance, instance.clock() + instance.config.request_timeout)
+    except RocketMQError as error:
+        _log.debug("the list of all masters did not come: %s", error)
+    else:
+        presence.masters = frozenset(known.values())
+    return presence.masters
 
 
 def refresh_routes(instance: Instance) -> Op[int]:

@@ -12,11 +12,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
+from rocketwire.core.producer_requests import answer
 from rocketwire.errors import SendFailedError
 
 if TYPE_CHECKING:
@@ -101,6 +103,10 @@ class Background:
         """Run an operation there as ``run`` does, but when the thread comes to it: no hurry."""
         self._inbox.append((operation, done))
         self.start()
+
+    def hurry(self) -> None:
+        """Begin the upkeep now, and not only when the client has lived for a while."""
+        self._wanted.set()
 
     def stop(self, timeout: float) -> None:
         """End the thread; whoever waits for something that has not begun is told."""
@@ -187,7 +193,11 @@ class Background:
         driver = self._driver = Driver(self._config, clock=self._instance.clock)
         # Probes and heartbeats have connections of their own: what a busy sender queues up must
         # not make a broker look slow to them.
-        own_driver = self._own_driver = Driver(self._config, clock=self._instance.clock)
+        own_driver = self._own_driver = Driver(
+            self._config,
+            clock=self._instance.clock,
+            responder_of=lambda address: partial(answer, self._instance, address),
+        )
         upkeep = Upkeep(self._instance, own_driver, on_routes=self._on_routes)
         self._ready.set()
         if self._config.background:

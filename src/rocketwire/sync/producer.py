@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.admin import create_topic
@@ -18,6 +18,8 @@ from rocketwire.core.faults import BrokerHealth
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.retry import SendMode
 from rocketwire.core.selection import Selector
+from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.checks import Check, answer_check
 from rocketwire.core.sending.flush import done_callback
 from rocketwire.core.sending.recall import recall
 from rocketwire.core.sending.send_many import ManySender
@@ -26,7 +28,7 @@ from rocketwire.core.stats import ProducerStats
 from rocketwire.core.together import run_together
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
-from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
 from rocketwire.sync.callbacks import CallbackThread
@@ -35,6 +37,10 @@ from rocketwire.sync.delivery import Delivery
 from rocketwire.sync.in_flight import InFlightLimit
 from rocketwire.sync.positions import ThreadPositions
 from rocketwire.sync.submit import BatchSubmitter, Messages, SingleSubmitter
+from rocketwire.sync.transaction import Transaction
+
+if TYPE_CHECKING:
+    from rocketwire.aio.checking import Checker
 
 #: How often a shutdown looks whether other threads are still sending.
 _LOOK_AGAIN: Final = 0.002
@@ -51,6 +57,9 @@ class Producer(BlockingClient[ProducerConfig]):
         name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
         group: the producer group.
         config: further settings as a mapping; ``options`` are stronger.
+        checker: answers brokers that ask what became of a transaction: a function, or a coroutine
+            function, of the stored message that returns a ``TransactionState``, a bool (True
+            commits) or None (not known yet).
         **options: the settings, see the reference of ``ProducerConfig``.
     """
 
@@ -62,9 +71,15 @@ class Producer(BlockingClient[ProducerConfig]):
         *,
         group: str | None = None,
         config: Mapping[str, Any] | None = None,
+        checker: Checker | None = None,
         **options: Any,
     ) -> None:
         super().__init__(make_config(ProducerConfig, name_servers, group, config, options))
+        self._checker = checker
+        if checker is not None:
+            from rocketwire.aio.checking import check_checker
+
+            check_checker(checker, background=self._config.background)
 
     def _opened(self) -> None:
         config, instance = self._config, self._instance
@@ -90,6 +105,27 @@ class Producer(BlockingClient[ProducerConfig]):
         )
         self._reporting = reporting
         self._start_reporting()
+        self._start_checking()
+
+    def _start_checking(self) -> None:
+        """Let brokers ask for transactions, if there is somebody to answer."""
+        if self._checker is None:
+            return
+        from rocketwire.aio.checking import ThreadDesk
+
+        instance, background = self._instance, self._background
+
+        def settle(check: Check, state: TransactionState) -> None:
+            background.run(answer_check(instance, check, state), _ignore)
+
+        instance.check_desks[self._sender.group] = ThreadDesk(self._checker, settle)
+        instance.presence.want()
+        background.hurry()
+
+    def _stop_checking(self) -> None:
+        desk = self._instance.check_desks.pop(self._sender.group, None)
+        if desk is not None:
+            desk.close()
 
     def _start_reporting(self) -> None:
         over = self._traces_over = threading.Event()
@@ -103,6 +139,7 @@ class Producer(BlockingClient[ProducerConfig]):
         """Wait for what is in flight (``shutdown_timeout``), say goodbye."""
         clock, patience = self._instance.clock, self._config.shutdown_timeout
         limit = clock() + patience
+        self._stop_checking()
         self._submitter.hurry()
         self._in_flight.wait_until_empty(patience)
         if not self._is_sending_here():
@@ -133,7 +170,8 @@ class Producer(BlockingClient[ProducerConfig]):
         """Whether a send of this very thread waits for us: a signal or a hook shuts down."""
         frame: FrameType | None = sys._getframe()  # noqa: SLF001 - its documented use
         kind = type(self)
-        sends = {m.__code__ for m in (kind.send, kind.send_oneway, kind.send_many)}
+        methods = (kind.send, kind.send_oneway, kind.send_many, kind._send_half)  # noqa: SLF001
+        sends = {m.__code__ for m in methods}
         while frame is not None:
             if frame.f_code in sends and frame.f_locals.get("self") is self:
                 return True
@@ -276,6 +314,28 @@ class Producer(BlockingClient[ProducerConfig]):
         if not self._in_flight.flush(timeout):
             raise TimeoutError(f"{self._in_flight.held} messages have no answer after {timeout} s")
 
+    def transaction(self, message: Message, *, timeout: float | str | None = None) -> Transaction:
+        """A message that is delivered if a block ends without an error.
+
+        ``with producer.transaction(message) as tx:`` stores it so that nobody sees it, commits it
+        at the end of the block, and rolls it back if the block raises. ``tx.commit()``,
+        ``tx.rollback()`` and ``tx.leave_open()`` decide by hand.
+
+        Args:
+            message: neither delayed nor with a sharding key.
+            timeout: seconds for storing it, and as many for the decision; ``send_timeout`` by
+                default.
+
+        Raises:
+            InvalidMessageError: it can't be part of a transaction.
+        """
+        if self._state != "running":
+            self._make_ready()
+        return Transaction(self._sender, message, timeout, self._send_half, self._run)
+
+    def _send_half(self, attempt: SendAttempt) -> SendResult:
+        return self._driver.send(attempt)
+
     def recall(self, topic: str, handle: str) -> str:
         """Call back a message that waits for its time (brokers since 5.3.2).
 
@@ -331,3 +391,9 @@ class Producer(BlockingClient[ProducerConfig]):
         """Create a topic on every master, or change its number of queues."""
         deadline = self._deadline()
         self._run(create_topic(self._instance, name, queues=queues, order=order, deadline=deadline))
+
+
+def _ignore(_: object, error: Exception | None) -> None:
+    """An answer to a check was told, or not: the operation has logged that."""
+    if error is not None:
+        _log.debug("a check was not answered: %s", error)

@@ -97,6 +97,11 @@ def namespace_field(namespace: str | None) -> bytes:
     return f"INSTANCE_ID\x01{namespace}\x02".encode() if namespace else b""
 
 
+def half_fields(group: str) -> bytes:
+    """The properties that make a message the half of a transaction of a producer group."""
+    return f"TRAN_MSG\x01true\x02PGROUP\x01{group}\x02".encode()
+
+
 #: The property of a whole batch that is not flushed before it is answered.
 NO_WAIT: Final = b"WAIT\x01false\x02"
 

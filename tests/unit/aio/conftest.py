@@ -116,7 +116,7 @@ def driving():
 
     @contextlib.asynccontextmanager
     async def make(*, clock=time.monotonic, responder=None, **settings):
-        more = {} if responder is None else {"responder": responder}
+        more = {} if responder is None else {"responder_of": lambda _: responder}
         driver = Driver(ClientConfig(**settings), clock=clock, **more)
         try:
             yield driver

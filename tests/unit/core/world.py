@@ -108,7 +108,7 @@ class World:
             answer = planned.pop(0) if planned else code
             if answer in {0, 10, 11, 12}:
                 self.stored.append((broker, int(command.ext["e"]), command))
-            place = {"msgId": "0A" * 16, "queueId": command.ext["e"]}
+            place = {"msgId": "0A00000100002A9F00000000000000AB", "queueId": command.ext["e"]}
             place["queueOffset"] = str(next(self._offsets))
             return Command(answer, place, remark=f"answer {answer}")
         return Command(code)

@@ -18,7 +18,17 @@ class SendHistory:
     Most sends have none, because the first attempt is stored and no hook looks at it.
     """
 
-    __slots__ = ("attempts", "began", "error", "given_up", "kept", "last", "reply", "slots")
+    __slots__ = (
+        "attempts",
+        "began",
+        "error",
+        "given_up",
+        "is_unrepeatable",
+        "kept",
+        "last",
+        "reply",
+        "slots",
+    )
 
     def __init__(self, began: float) -> None:
         #: When the time of the send began.
@@ -32,6 +42,8 @@ class SendHistory:
         self.given_up: SendFailedError | None = None
         #: Its slots in the order of its sharding keys.
         self.slots: tuple[KeySlot, ...] = ()
+        #: Whether it must not be sent again once it may be stored.
+        self.is_unrepeatable = False
         #: The last attempt that was begun, and the last answer.
         self.last: SendAttempt | None = None
         self.reply: Reply | None = None

@@ -138,11 +138,15 @@ def _attempts(  # noqa: C901 - what follows what, in one place
             history.reply = reply
             result = _answered(sender, attempt, history, reply)
             if result is not None:
-                if not tries or reply.code == _SUCCESS or not _should_better(sender, result):
+                if (
+                    not tries
+                    or reply.code == _SUCCESS
+                    or not _should_better(sender, history, result)
+                ):
                     return _finish(sender, attempt, history, result)
                 history.keep(attempt, result, clock() - attempt.began)
         failed.append(target.broker)
-        if not tries or clock() >= deadline or not _may_go_on(history.error):
+        if not tries or clock() >= deadline or not _may_go_on(history):
             break
         sender.counters.retries += 1
         if isinstance(history.error, (ConnectFailedError, UnknownTopicError)):
@@ -192,7 +196,11 @@ def _aim(
         history = attempt.history
         assert history is not None
         raise history.give_up(attempt, sender.instance.clock(), error) from error
-    attempt.deadline = sender.chooser.limit(attempt, route, now, deadline, tries_left)
+    history = attempt.history
+    if history is not None and history.is_unrepeatable:
+        attempt.deadline = deadline  # giving up early would save no time for another one
+    else:
+        attempt.deadline = sender.chooser.limit(attempt, route, now, deadline, tries_left)
     attempt.born = born_digits(int(sender.instance.wall() * 1000))
 
 
@@ -274,13 +282,18 @@ def _finish(
     return history.finish(attempt, result)
 
 
-def _should_better(sender: Sender, result: SendResult) -> bool:
+def _should_better(sender: Sender, history: SendHistory, result: SendResult) -> bool:
+    if history.is_unrepeatable:
+        return False
     when_not_stored = sender.config.retry_another_broker_when_not_stored
     return should_retry_status(result.status, retry_when_not_stored=when_not_stored)
 
 
-def _may_go_on(error: RocketMQError | None) -> bool:
+def _may_go_on(history: SendHistory) -> bool:
     """Whether another attempt makes sense; without an error a stored one is to be bettered."""
+    error = history.error
+    if history.is_unrepeatable and history.attempts[-1].outcome is Outcome.MAYBE_STORED:
+        return False
     return error is None or is_retryable(error)
 
 

@@ -1,0 +1,264 @@
+"""Transactions: a message that nobody sees until its producer has decided.
+
+``TransactionSteps`` is one transaction. It has what both shells share: what is sent, what an answer
+means, and which steps may follow which. A shell carries the steps out.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from rocketwire.core.effects import Op, invoke, sleep
+from rocketwire.core.retry import SendMode
+from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.checks import DECISIONS
+from rocketwire.core.sending.history import SendHistory
+from rocketwire.core.sending.sender import Sender
+from rocketwire.core.sending.target import SendTarget
+from rocketwire.errors import (
+    InvalidMessageError,
+    RocketMQError,
+    TransactionError,
+    TransportError,
+)
+from rocketwire.message import Message, SendResult, SendStatus, TransactionState
+from rocketwire.wire.codes import RequestCode, ResponseCode, SystemFlag, error_for
+from rocketwire.wire.command import Reply, Request
+from rocketwire.wire.headers import end_transaction
+from rocketwire.wire.message_id import decode_offset_message_id
+from rocketwire.wire.properties import MAX_PROPERTIES_BYTES
+from rocketwire.wire.send_properties import half_fields
+
+_log = logging.getLogger("rocketwire.producer")
+
+#: Tries of a decision that could not be written, and the pause between them.
+_TRIES: Final = 3
+_PAUSE: Final = 0.1
+_IN_WORDS: Final = {
+    TransactionState.COMMITTED: "commit",
+    TransactionState.ROLLED_BACK: "rollback",
+}
+
+
+def check_transactional(message: object) -> Message:
+    """The message, if it can be part of a transaction.
+
+    Raises:
+        InvalidMessageError: it can't; the text names the reason.
+    """
+    if not isinstance(message, Message):
+        kind = type(message).__name__
+        raise InvalidMessageError(
+            f"message is a {kind}: a transaction has one Message; batches can't be transactional"
+        )
+    if message.delay_level:
+        raise InvalidMessageError(
+            f"delay_level is {message.delay_level}: a transactional message can't be delayed, "
+            "because brokers drop the delay at the commit"
+        )
+    if message.deliver_at is not None:
+        raise InvalidMessageError(
+            f"deliver_at is {message.deliver_at}: a transactional message can't be timed, "
+            "because it would be delivered whatever is decided"
+        )
+    if message.sharding_key is not None:
+        raise InvalidMessageError(
+            f"sharding_key is {message.sharding_key!r}: a transactional message can't be ordered, "
+            "because it gets its place when it is committed"
+        )
+    return message
+
+
+class TransactionSteps:
+    """One transaction of a producer.
+
+    Args:
+        sender: of the producer.
+        message: what is delivered after the commit.
+        timeout: seconds for the half message, and as many for the decision.
+    """
+
+    def __init__(self, sender: Sender, message: Message, timeout: float | str | None) -> None:
+        self._sender = sender
+        self._message = check_transactional(message)
+        self._timeout = sender.check_timeout(timeout)
+        self._attempt: SendAttempt | None = None
+        self._result: SendResult | None = None
+        self._target: SendTarget | None = None
+        self._state = TransactionState.OPEN
+        self._is_left_open = False
+
+    # -- what users see ---------------------------------------------------------------------
+
+    @property
+    def result(self) -> SendResult:
+        """Where the half message was stored.
+
+        Raises:
+            TransactionError: the transaction has not begun.
+        """
+        if self._result is None:
+            raise TransactionError(
+                "the transaction has not begun: use it in a with statement", self._state
+            )
+        return self._result
+
+    @property
+    def transaction_id(self) -> str:
+        """The id by which the broker, and a checker's message, know the transaction."""
+        return self.result.transaction_id or self.result.message_id
+
+    @property
+    def state(self) -> TransactionState:
+        """``COMMITTED`` and ``ROLLED_BACK`` if a broker has said so; else open or not known."""
+        return self._state
+
+    def leave_open(self) -> None:
+        """Decide nothing at the end of the block: the broker will ask the checkers of the group."""
+        self._is_left_open = True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._message!r}, {self._state.name})"
+
+    # -- the half message -------------------------------------------------------------------
+
+    def _begin(self, mode: SendMode) -> SendAttempt:
+        """The first attempt of the half message.
+
+        Raises:
+            InvalidMessageError: something is wrong with it.
+        """
+        if self._attempt is not None:
+            raise TransactionError("a transaction begins once: make a new one", self._state)
+        sender = self._sender
+        attempt = self._attempt = sender.start(self._message, mode, timeout=self._timeout)
+        attempt.properties += half_fields(sender.group)
+        if len(attempt.properties) > MAX_PROPERTIES_BYTES:
+            sender.start_over(attempt)
+            raise InvalidMessageError(
+                f"properties take {len(attempt.properties)} bytes, those of the transaction "
+                f"included: at most {MAX_PROPERTIES_BYTES}; move some of it into the body"
+            )
+        attempt.system_flag |= SystemFlag.TRANSACTION_PREPARED
+        # One that may be stored is not sent again: the broker would ask for its orphan, too, and a
+        # checker that knows the business only would commit both.
+        history = attempt.history = SendHistory(attempt.began)
+        history.is_unrepeatable = True
+        if attempt.target is not None:
+            attempt.deadline = attempt.began + attempt.timeout
+        return attempt
+
+    def _prepared(self, result: SendResult) -> None:
+        """The half message is stored."""
+        self._result = result
+        history = None if self._attempt is None else self._attempt.history
+        assert history is not None
+        assert history.last is not None
+        self._target = history.last.where
+
+    @property
+    def _is_unsafe(self) -> bool:
+        """Whether the half message is stored less safely than was asked for."""
+        return self.result.status is not SendStatus.OK
+
+    def _unsafe(self) -> TransactionError:
+        """What is raised after such a half message was rolled back."""
+        status = self.result.status
+        after = {
+            TransactionState.ROLLED_BACK: "it was rolled back, and nothing of it is delivered; "
+            "begin again",
+        }
+        return TransactionError(
+            f"the half message was stored with {status}, which a crash of its broker may undo: "
+            + after.get(self._state, "rolling it back got no answer, the checkers decide"),
+            self._state,
+            self._result,
+        )
+
+    # -- the decision -----------------------------------------------------------------------
+
+    @property
+    def _wants_end(self) -> bool:
+        """Whether the end of the block decides."""
+        return self._state is TransactionState.OPEN and not self._is_left_open
+
+    def _end(self, wanted: TransactionState) -> Op[TransactionState]:
+        """Tell the broker a decision, and wait for its word.
+
+        Raises:
+            TransactionError: the broker has not confirmed it, or another was made before.
+        """
+        result = self.result
+        if self._state is wanted:
+            return wanted
+        if self._state is not TransactionState.OPEN:
+            raise TransactionError(self._too_late(wanted), self._state, result)
+        # From the first byte on nobody knows, until the answer is there.
+        self._state = TransactionState.UNKNOWN
+        try:
+            reply = yield from self._ask(wanted)
+        except RocketMQError as error:
+            raise self._unconfirmed(wanted, error) from error
+        if reply.code != ResponseCode.SUCCESS:
+            refusal = error_for(reply.code, reply.remark, self._broker)
+            raise self._unconfirmed(wanted, refusal) from refusal
+        self._state = wanted
+        return wanted
+
+    @property
+    def _broker(self) -> str:
+        assert self._target is not None
+        return self._target.broker
+
+    def _too_late(self, wanted: TransactionState) -> str:
+        what = _IN_WORDS[wanted]
+        if self._state is TransactionState.UNKNOWN:
+            return (
+                f"the transaction got no answer to an earlier decision, and the checkers decide: "
+                f"a {what} now could contradict them"
+            )
+        return f"the transaction is {self._state.name} already: no {what} can follow"
+
+    def _unconfirmed(self, wanted: TransactionState, cause: RocketMQError) -> TransactionError:
+        text = (
+            f"the {_IN_WORDS[wanted]} of transaction {self.transaction_id} was not confirmed by "
+            f"{self._broker} ({cause}): its state is unknown, and the checkers of the group decide"
+        )
+        _log.warning("%s", text)
+        return TransactionError(text, TransactionState.UNKNOWN, self._result)
+
+    def _ask(self, wanted: TransactionState) -> Op[Reply]:
+        """Send a decision; again only where none of it has left.
+
+        A second commit after one that arrived would deliver the message twice.
+        """
+        instance, target = self._sender.instance, self._target
+        assert target is not None
+        deadline = instance.clock() + self._timeout
+        tries = _TRIES
+        while True:
+            tries -= 1
+            address = instance.routes.masters().get(target.broker, target.address)
+            try:
+                return (yield from invoke(address, self._request(wanted), deadline))
+            except TransportError as error:
+                now = instance.clock()
+                if error.written or not tries or now + _PAUSE >= deadline:
+                    raise
+                instance.route_bell.ring()
+            yield from sleep(now + _PAUSE)
+
+    def _request(self, wanted: TransactionState) -> Request:
+        result = self.result
+        fields = end_transaction(
+            group=self._sender.group,
+            topic=self._sender.wire_topic(self._message.topic),
+            queue_offset=result.offset,
+            commit_log_offset=decode_offset_message_id(result.offset_message_id).offset,
+            decision=DECISIONS[wanted],
+            message_id=result.message_id,
+            transaction_id=self.transaction_id,
+            broker=self._broker,
+        )
+        return self._sender.instance.request(RequestCode.END_TRANSACTION, fields)
