@@ -113,8 +113,23 @@ class _Unread:
         return source.readers[self._name](source, message, position, size)
 
 
+class _UnreadProperty(_Unread):
+    """One of those that come together when the properties are split: a call less than others."""
+
+    __slots__ = ()
+
+    def __get__(self, message: Any, owner: type | None = None) -> Any:
+        if message is None:
+            return self
+        source, position, size = message._record  # noqa: SLF001
+        return source.split(message, position, size)[self._name]
+
+
+_SPLIT: Final = frozenset({"tags", "keys", "properties"})
 for _name in STORED_FIELDS:
-    if _name != "offset":
+    if _name in _SPLIT:
+        setattr(StoredMessage, _name, _UnreadProperty(_name))
+    elif _name != "offset":
         setattr(StoredMessage, _name, _Unread(_name))
 
 

@@ -13,7 +13,7 @@ from tests.embedded.wire_client import WireClient, send_ext
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode
 
-COUNT = 14
+COUNT = 9
 #: What Python, the client and Arrow take by themselves is in it: about 110 MB.
 LIMIT_MB = 400
 BODY = 60 * 1024 * 1024

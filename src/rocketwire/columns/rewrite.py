@@ -20,6 +20,8 @@ from rocketwire.wire.message_fields import Source
 #: A batch ends before its bodies take more, unless one of them does. Half of what one body may take,
 #: because the batch before it and a copy may be in memory at the same time.
 _BATCH_BYTES: Final = 32 * 1024 * 1024
+#: From so many bytes on it ends at once, so that the next body is not made whole beside it.
+_ENOUGH_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -54,6 +56,10 @@ def read_one_by_one(parts: Sequence[PullBody], *, with_bodies: bool) -> Iterator
             if with_bodies:
                 chunk.bodies.append(message.body)
                 chunk.size += size
+            del message  # or its body would be held while the next one is made whole
+            if chunk.size >= _ENOUGH_BYTES:
+                yield _located(chunk, parts, with_bodies=with_bodies)
+                chunk = _Chunk([[] for _ in parts])
     if chunk.reasons:
         yield _located(chunk, parts, with_bodies=with_bodies)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any, Final
 
 from rocketwire.errors import ConfigError, LocalProtocolError, RemoteProtocolError
@@ -19,6 +20,8 @@ from rocketwire.wire.codes import SystemFlag
 _TYPES: Final[dict[str, int]] = {"zlib": 3, "lz4": 1, "zstd": 2}
 KINDS: Final[tuple[str, ...]] = tuple(_TYPES)
 _TYPE_SHIFT: Final = 8
+#: Larger bodies are made whole in pieces of this size.
+_PIECE: Final = 1024 * 1024
 #: zstd's largest ordinary window (level 19). Larger ones are the mark of level 20 to 22, whose
 #: decoder needs up to 128 MiB whatever the size of the message.
 _ZSTD_WINDOW: Final = 8 * 1024 * 1024
@@ -102,10 +105,27 @@ def decompress_or_explain(body: bytes, system_flag: int, limit: int) -> tuple[by
 def _unpack_zlib(body: bytes, limit: int) -> bytes:
     machine = zlib.decompressobj()
     try:
-        whole = machine.decompress(body, limit + 1)
+        whole = machine.decompress(body, min(limit + 1, _PIECE))
+        if not machine.eof and len(whole) <= limit:
+            whole = _inflate_rest(machine, whole, limit)
     except zlib.error as error:
         raise RemoteProtocolError(f"a zlib body is damaged: {error}") from None
     return _complete(whole, limit, finished=machine.eof, kind="zlib")
+
+
+def _inflate_rest(machine: Any, begun: bytes, limit: int) -> bytes:
+    """Go on piece by piece, into a buffer that grows in place.
+
+    In one call zlib puts its pieces together at the end, and a large body is in memory twice.
+    """
+    whole = BytesIO()
+    whole.write(begun)
+    while not machine.eof and whole.tell() <= limit:
+        piece = machine.decompress(machine.unconsumed_tail, min(limit + 1 - whole.tell(), _PIECE))
+        if not piece and not machine.unconsumed_tail:
+            break
+        whole.write(piece)
+    return whole.getvalue()
 
 
 def _unpack_lz4(body: bytes, limit: int) -> bytes:

@@ -100,6 +100,45 @@ class Source:
         self.limit = limit
         self.shapes: Shapes | None = None
 
+    def split(self, message: StoredMessage, position: int, size: int) -> dict[str, Any]:
+        """Take the properties apart, once for all fields that come from them; the fields so far."""
+        data, stop = self.data, position + size
+        magic, flag, length = _unpack_lengths(data, position)
+        fields: dict[str, Any] = message.__dict__
+        start = 0
+        if magic == MAGIC_V1 and not flag & BOTH_V6 and 0 <= length <= size - MIN_RECORD:
+            body_at = position + HEAD_V4_SIZE
+            body_end = body_at + length
+            start = body_end + 3 + data[body_end]
+            if start > stop or data[start - 2] << 8 | data[start - 1] != stop - start:
+                start = 0
+            if not flag & _NOT_PLAIN:
+                # Nearly every handler looks at the body, too, and by itself it costs twice as much.
+                fields["body"] = data[body_at:body_end]
+        if not start:
+            parts = parts_of(data, position, size)
+            start = stop if parts is None else parts.properties
+        raw = data[start:stop]
+        shapes = self.shapes
+        if shapes is None:
+            shapes = self.shapes = shapes_of("" if self.queue is None else self.queue.topic)
+        shape = shapes.shape
+        try:
+            found = None if shape is None else shape.match(raw.decode())
+        except UnicodeDecodeError:
+            found = None
+        if shape is None or found is None:
+            everything = fields["_all"] = shapes.split(raw)
+            fields["tags"] = everything.get(Property.TAGS)
+            fields["keys"] = everything.get(Property.KEYS)
+            fields["properties"] = own_of(everything)
+            return fields
+        values = found.groups()
+        fields["tags"] = values[shape.tags] if shape.tags >= 0 else None
+        fields["keys"] = values[shape.keys] if shape.keys >= 0 else None
+        fields["properties"] = dict(zip(shape.own, shape.pick(values)))  # noqa: B905 - as many
+        return fields
+
     def over(self, data: bytes) -> Source:
         """The same over other bytes."""
         return Source(
@@ -172,55 +211,6 @@ def _stored_body(data: bytes, position: int, size: int) -> tuple[bytes, int, boo
     (length,) = _unpack_int(data, start - 4)
     end = start + length if 0 <= length <= stop - start - 3 else stop
     return data[start:end], flag, False
-
-
-def _split(source: Source, message: StoredMessage, position: int, size: int) -> dict[str, Any]:
-    """Take the properties apart, once for all fields that come from them; the fields so far."""
-    data, stop = source.data, position + size
-    magic, flag, length = _unpack_lengths(data, position)
-    fields: dict[str, Any] = message.__dict__
-    start = 0
-    if magic == MAGIC_V1 and not flag & BOTH_V6 and 0 <= length <= size - MIN_RECORD:
-        body_at = position + HEAD_V4_SIZE
-        body_end = body_at + length
-        start = body_end + 3 + data[body_end]
-        if start > stop or data[start - 2] << 8 | data[start - 1] != stop - start:
-            start = 0
-        if not flag & _NOT_PLAIN:
-            # Nearly every handler looks at the body, too, and by itself it costs twice as much.
-            fields["body"] = data[body_at:body_end]
-    if not start:
-        parts = parts_of(data, position, size)
-        start = stop if parts is None else parts.properties
-    raw = data[start:stop]
-    shapes = source.shapes
-    if shapes is None:
-        shapes = source.shapes = shapes_of("" if source.queue is None else source.queue.topic)
-    shape = shapes.shape
-    found = None if shape is None else shape.match(raw.decode("utf-8", "replace"))
-    if shape is None or found is None:
-        everything = fields["_all"] = shapes.split(raw)
-        fields["tags"] = everything.get(Property.TAGS)
-        fields["keys"] = everything.get(Property.KEYS)
-        fields["properties"] = own_of(everything)
-        return fields
-    values = found.groups()
-    fields["tags"] = values[shape.tags] if shape.tags >= 0 else None
-    fields["keys"] = values[shape.keys] if shape.keys >= 0 else None
-    fields["properties"] = dict(zip(shape.own, shape.pick(values)))  # noqa: B905 - as many
-    return fields
-
-
-def _tags(source: Source, message: StoredMessage, position: int, size: int) -> Any:
-    return _split(source, message, position, size)["tags"]
-
-
-def _keys(source: Source, message: StoredMessage, position: int, size: int) -> Any:
-    return _split(source, message, position, size)["keys"]
-
-
-def _properties(source: Source, message: StoredMessage, position: int, size: int) -> Any:
-    return _split(source, message, position, size)["properties"]
 
 
 def all_properties(
@@ -327,9 +317,6 @@ def _offset_message_id(source: Source, message: StoredMessage, position: int, si
 Source.readers = {
     "topic": _topic,
     "body": _body,
-    "tags": _tags,
-    "keys": _keys,
-    "properties": _properties,
     "sharding_key": _from_properties("sharding_key", lambda p: p.get(Property.SHARDING_KEY)),
     "delay_level": _from_properties("delay_level", lambda p: number_in(p.get(Property.DELAY), 0)),
     "deliver_at": _from_properties("deliver_at", _deliver_at),
