@@ -1,6 +1,9 @@
 """Answers of several name servers are put together."""
 
+from rocketwire.embedded import EmbeddedCluster
+from rocketwire.spark.client import Cluster
 from rocketwire.spark.topic_view import merged
+from rocketwire.sync.reader import Reader
 from rocketwire.wire.route import BrokerData, QueueData, TopicRoute
 
 
@@ -28,3 +31,20 @@ def test_a_master_that_only_one_server_knows_is_found():
     slave = TopicRoute((QueueData("a", 4, 4, 6),), (BrokerData("c", "a", {1: "s:1"}),))
     full = TopicRoute((QueueData("a", 4, 4, 6),), (BrokerData("c", "a", {0: "m:1", 1: "s:1"}),))
     assert merged([slave, full]).brokers[0].master == "m:1"
+
+
+def test_a_broker_that_only_one_name_server_knows_is_found():
+    with EmbeddedCluster(brokers=1) as few, EmbeddedCluster(brokers=2) as more:
+        for cluster in (few, more):
+            cluster.create_topic("t", queues=2)
+        dead = "127.0.0.1:1"
+        for servers in ([few, more], [more, few]):
+            addresses = [*(cluster.name_server for cluster in servers), dead]
+            with Reader(addresses, background=False) as reader:
+                view = Cluster(reader).view_of("t")
+                assert set(view.brokers) == {"broker-a", "broker-b"}
+                assert Cluster(reader).view_of("nowhere") is None
+                assert {queue.broker for queue in Cluster(reader).queues_of("t")} == {
+                    "broker-a",
+                    "broker-b",
+                }
