@@ -47,7 +47,7 @@ class FetchPolicy:
     @property
     def is_filtered(self) -> bool:
         """Whether brokers leave messages out."""
-        return self.tags is not ALL
+        return not self.tags.is_all
 
     def tell_of_loss(self, text: str) -> None:
         """Messages are gone.

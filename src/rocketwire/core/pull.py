@@ -66,6 +66,11 @@ class TagFilter:
     tags: frozenset[str]
     kind: str = "TAG"
 
+    @property
+    def is_all(self) -> bool:
+        """Whether brokers leave nothing out."""
+        return self.expression == "*" and self.kind == "TAG"
+
 
 ALL: Final = TagFilter("*", frozenset())
 

@@ -157,7 +157,7 @@ def _calls(group: Group, held: ProcessQueue) -> Op[list[tuple[int, Invoke]]]:
 
 def _depth(group: Group, held: ProcessQueue) -> int:
     """How many pulls to send at once."""
-    if held.stride < 2 or held.tags.tags:
+    if held.stride < 2 or not held.tags.is_all:
         return 1
     behind = (held.end - held.next_offset) // held.stride
     room = group.workload.room(held) // held.stride
@@ -222,7 +222,7 @@ def _take(group: Group, held: ProcessQueue, found: Fetched) -> bool:
     else:
         counters.empty_pulls += 1
     covered = found.next_offset - before
-    if covered > len(found.messages) and not held.tags.tags:
+    if covered > len(found.messages) and held.tags.is_all:
         log.warning(
             "%s: of the offsets %d to %d only %d are there (the others are gone, unless the topic is "
             "compacted)",

@@ -16,7 +16,6 @@ from rocketwire.core.effects import Op, invoke_all, sleep
 from rocketwire.core.expected import complete_queues
 from rocketwire.core.instance import Instance
 from rocketwire.core.pull import (
-    ALL,
     Fetched,
     TagFilter,
     fetch_call,
@@ -182,7 +181,7 @@ class Reading:
                 fetched.max_offset,
                 fetched.next_offset,
             )
-        elif self._tags is ALL and fetched.next_offset - cursor.next > len(fetched.messages):
+        elif self._tags.is_all and fetched.next_offset - cursor.next > len(fetched.messages):
             _log.warning(
                 "%s: of the offsets %d to %d only %d are there; going on at %d (the others are gone, "
                 "unless the topic is compacted)",

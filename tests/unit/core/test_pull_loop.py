@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.core.group_world import GroupWorld
 
 from rocketwire.config import Credentials
-from rocketwire.core.pull import tag_filter
+from rocketwire.core.pull import ALL, TagFilter, tag_filter
 from rocketwire.hooks import QueueEvent
+from rocketwire.message import MessageQueue
 from rocketwire.testing.simulated_network import Refuse
-from rocketwire.wire.codes import PullFlag, RequestCode
+from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode
 from rocketwire.wire.command import BINARY, JSON, Command
 
 ONE = ("broker-a", 0)
@@ -200,3 +202,29 @@ def test_a_garbled_answer_does_not_stop_a_queue():
     world.send(3, ONE)
     world.run(5.0)
     assert len(world.bodies) == 3
+
+
+FILTERS = [ALL, tag_filter("A"), TagFilter("a > 1", frozenset(), "SQL92")]
+
+
+@pytest.mark.parametrize("wanted", FILTERS, ids=lambda wanted: wanted.expression)
+def test_offsets_that_lack_are_told_unless_a_filter_explains_them(wanted, caplog):
+    world = GroupWorld(brokers=1, queues=1)
+    world.send(10, ONE)
+    broker = world.brokers["broker-a"]
+    true = broker._read
+
+    def read(command: Command, offset: int) -> Command:
+        if command.ext["topic"] == "T" and offset == 0:
+            ext = {"nextBeginOffset": "5", "minOffset": "0", "maxOffset": "10"}
+            return Command(ResponseCode.PULL_RETRY_IMMEDIATELY, ext)
+        return true(command, offset)
+
+    broker._read = read
+    broker._code_46 = lambda _: Command(0)  # the expression is right
+    member = world.member()
+    member.group.subscribe({"T": wanted})
+    member.begin()
+    world.run(5.0)
+    assert ("of the offsets 0 to 4 only 0 are there" in caplog.text) is wanted.is_all
+    assert member.group.queues[MessageQueue("T", "broker-a", 0)].next_offset == 10
