@@ -36,6 +36,10 @@ REMEDIES = {
         "A topic name, a size, a property or a combination that RocketMQ does not allow.",
         "Correct the message; nothing was sent. Keys on different queues in one batch: use `send_many`.",
     ),
+    "ReplyTimeoutError": (
+        "Nobody answered a request in time. `outcome` tells whether the request was stored.",
+        "Look whether a consumer of the topic runs and returns a `Reply`; give `timeout=` more. Behind a proxy there are no replies.",
+    ),
     "TransactionError": (
         "A broker has not confirmed a commit, or a half message was stored less safely than asked for. `state` tells which.",
         "`UNKNOWN`: the checkers of the group decide, so look at your own records before you begin again. `ROLLED_BACK`: begin again.",

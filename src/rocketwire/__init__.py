@@ -25,6 +25,7 @@ from rocketwire.errors import (
     RecallError,
     RecallProblem,
     RemoteProtocolError,
+    ReplyTimeoutError,
     RequestTimeoutError,
     RocketMQError,
     RouteError,
@@ -40,7 +41,7 @@ from rocketwire.errors import (
 )
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, MessageQueue, SendResult, SendStatus, TransactionState
-from rocketwire.stored_message import StoredMessage
+from rocketwire.stored_message import Reply, StoredMessage
 from rocketwire.telemetry_config import TelemetryConfig
 from rocketwire.version import __version__
 
@@ -106,6 +107,8 @@ __all__ = [
     "RecallProblem",
     "ReceivedMessage",
     "RemoteProtocolError",
+    "Reply",
+    "ReplyTimeoutError",
     "RequestTimeoutError",
     "Retry",
     "RocketMQError",

@@ -24,6 +24,7 @@
     │  ├─ ServiceNotAvailableError
     │  └─ UnknownTopicError
     ├─ TransactionError                  .state .result: a transaction did not end as it should
+    ├─ ReplyTimeoutError (TimeoutError)  .outcome: whether the request was stored
     ├─ RecallError                       .problem: why a timed message was not called back
     └─ SendFailedError                   .attempts .outcome: what send() raises at the end
        ├─ SendTimeoutError (TimeoutError)
@@ -49,6 +50,8 @@ class Outcome(enum.Enum):
     NOT_SENT = "not sent"
     REJECTED = "rejected"
     MAYBE_STORED = "maybe stored"
+    #: Only of a request whose reply did not come: a send that is stored has not failed.
+    STORED = "stored"
 
     @classmethod
     def worst(cls, outcomes: Sequence[Outcome]) -> Outcome:
@@ -232,6 +235,14 @@ class RecallError(RocketMQError):
     def __init__(self, text: str, problem: RecallProblem) -> None:
         super().__init__(text)
         self.problem = problem
+
+
+class ReplyTimeoutError(RocketMQError, TimeoutError):
+    """No reply came to a request in time. ``outcome`` tells whether the request was stored."""
+
+    def __init__(self, text: str, *, outcome: Outcome = Outcome.NOT_SENT) -> None:
+        super().__init__(text)
+        self.outcome = outcome
 
 
 class TransactionError(RocketMQError):

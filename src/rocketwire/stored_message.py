@@ -68,6 +68,15 @@ class StoredMessage:
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
+    def reply(self, body: bytes | str, properties: Mapping[str, str] | None = None) -> Reply:
+        """A reply to this request, for a handler to return.
+
+        Args:
+            body: bytes, or text which is encoded as UTF-8.
+            properties: any further text by name.
+        """
+        return Reply(body, properties=properties, to=self)
+
     def to_message(self, topic: str | None = None) -> Message:
         """The message as it could be sent again: what only brokers set is dropped.
 
@@ -86,6 +95,33 @@ class StoredMessage:
             flag=self.flag,
             wait_store_ok=self.wait_store_ok,
         )
+
+
+class Reply:
+    """Returned by a handler that answers a request.
+
+    Args:
+        body: bytes, or text which is encoded as UTF-8.
+        properties: any further text by name; names that RocketMQ reserves are refused.
+        to: the request; by default the message that the handler was called with.
+    """
+
+    __slots__ = ("body", "properties", "to")
+
+    def __init__(
+        self,
+        body: bytes | str,
+        *,
+        properties: Mapping[str, str] | None = None,
+        to: StoredMessage | None = None,
+    ) -> None:
+        content = Message("reply", body, properties=properties)
+        self.body = content.body
+        self.properties = content.properties
+        self.to = to
+
+    def __repr__(self) -> str:
+        return f"Reply({len(self.body)} bytes)"
 
 
 STORED_FIELDS: Final = tuple(spec.name for spec in dataclasses.fields(StoredMessage))

@@ -66,6 +66,9 @@ class BlockingShell:
     def recall(self, topic: Any, handle: Any) -> str:
         return self.producer.recall(topic, handle)
 
+    def request(self, message: Any, **how: Any) -> StoredMessage:
+        return self.producer.request(message, **how)
+
     def run_step(self, step: Callable[[], Any]) -> Any:
         return step()
 
@@ -163,6 +166,9 @@ class AsyncShell:
 
     def recall(self, topic: Any, handle: Any) -> str:
         return self._run(self.producer.recall(topic, handle))
+
+    def request(self, message: Any, **how: Any) -> StoredMessage:
+        return self._run(self.producer.request(message, **how))
 
     def run_step(self, step: Callable[[], Any]) -> Any:
         return self._run(step())

@@ -37,6 +37,7 @@ from rocketwire.core.handling import (
     wanted_retry,
 )
 from rocketwire.core.pull import TagFilter
+from rocketwire.core.replying import replies_in, send_reply
 from rocketwire.core.send_back import Retry
 from rocketwire.core.sending.validate import check_topic
 from rocketwire.core.workload import Work, Workload
@@ -45,7 +46,7 @@ from rocketwire.hooks import HookSet
 from rocketwire.message import MessageQueue
 from rocketwire.offset_file import OffsetFile
 from rocketwire.registry import make_config
-from rocketwire.stored_message import StoredMessage
+from rocketwire.stored_message import Reply, StoredMessage
 
 _log = logging.getLogger("rocketwire.consumer")
 
@@ -276,7 +277,7 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
             self._stop_wanted = False
             await workers.end()
 
-    async def _work(self, handler: Handler) -> None:
+    async def _work(self, handler: Handler) -> None:  # noqa: C901 - a call costs each message
         workload, tracer = self._workload, self._tracer
         is_batch, is_coroutine = self._config.batch > 1, is_coroutine_function(handler)
         group, is_cancelled = self._config.group, cast("Any", asyncio.current_task()).cancelling
@@ -306,6 +307,8 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                 retry = None if result is None else wanted_retry(result, given, group)
                 if tracer is not None:
                     tracer.end(trace, trace_code(result, retry))
+                if retry is None and result is not None:
+                    self._reply(replies_in(result, given))
                 if retry is not None:
                     self._failed(work, retry, error_of(result))
                     result = None  # with an error it holds this frame, and all that the handler had
@@ -325,6 +328,12 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
 
     def _succeeded(self, work: Work) -> None:
         self._workload.finish(work)
+
+    def _reply(self, replies: list[tuple[StoredMessage, Reply]]) -> None:
+        session = self._session
+        if session is not None:
+            for request, reply in replies:
+                session.group.start(send_reply(session.group, request, reply))
 
     def _failed(self, work: Work, retry: Retry, error: Exception | None) -> None:
         if self._session is not None:

@@ -35,6 +35,7 @@ from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import Check, answer_check
 from rocketwire.core.sending.flush import done_callback
 from rocketwire.core.sending.recall import recall
+from rocketwire.core.sending.requests import check_request, request
 from rocketwire.core.sending.send_many import ManySender
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.stats import ProducerStats
@@ -43,6 +44,7 @@ from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
+from rocketwire.stored_message import StoredMessage
 
 _log = logging.getLogger("rocketwire.producer")
 
@@ -399,6 +401,30 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             if in_flight.has_listeners:
                 in_flight.look_around()
 
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout: float | str = 3.0,  # noqa: ASYNC109 - a deadline over all of it
+    ) -> StoredMessage:
+        """Send a request, and wait for the reply of whoever handles it.
+
+        Brokers since 4.6 serve it; a proxy does not.
+
+        Args:
+            message: neither delayed nor a batch.
+            timeout: seconds until the reply must be there.
+
+        Raises:
+            InvalidMessageError: nothing was sent.
+            SendFailedError: the request could not be sent, or was refused.
+            ReplyTimeoutError: no reply came; its ``outcome`` tells whether the request was stored.
+        """
+        self._check_loop()
+        check_request(message, background=self._config.background)
+        limit = self._sender.check_timeout(timeout)
+        return await self._driver.run(request(self._sender, message, SendMode.ASYNC, limit))
+
     async def recall(self, topic: str, handle: str) -> str:
         """Call back a message that waits for its time (brokers since 5.3.2).
 
@@ -445,7 +471,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
 
     def _snapshot(self) -> ProducerStats:
         return self._sender.counters.snapshot(
-            late_replies=self._driver.late_replies,
+            late_replies=self._driver.late_replies + self._instance.replies.late,
             in_flight=self._in_flight.held,
             telemetry_dropped=self._reporting.telemetry_dropped,
             trace_dropped=self._reporting.trace_dropped,

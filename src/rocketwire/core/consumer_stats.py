@@ -33,6 +33,7 @@ class ConsumerStats:
     ``handled`` counts messages whose handler succeeded, ``failed`` those whose handler did not,
     ``retried`` those that were sent back, ``retried_here`` those that were tried again without the
     broker, ``dead_lettered`` those given up, ``overdue`` those taken from a handler that hung.
+    ``replies`` counts replies that reached a requester, ``failed_replies`` those that did not.
     """
 
     pulled: int
@@ -52,6 +53,8 @@ class ConsumerStats:
     commits: int
     pauses: int
     moved_offsets: int
+    replies: int
+    failed_replies: int
     trace_dropped: int
     held: int
     held_bytes: int
@@ -79,6 +82,8 @@ class ConsumerCounters:
         self.commits = 0
         self.pauses = 0
         self.moved_offsets = 0
+        self.replies = 0
+        self.failed_replies = 0
 
     def snapshot(
         self,

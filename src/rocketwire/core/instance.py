@@ -19,6 +19,7 @@ from rocketwire.core.fault_entries import RandomSource
 from rocketwire.core.faults import FaultTable
 from rocketwire.core.naming import without_namespace
 from rocketwire.core.presence import Presence
+from rocketwire.core.replies import Replies
 from rocketwire.core.routes import RouteChange, RouteTable
 from rocketwire.errors import ConfigError
 from rocketwire.hooks import BrokerEvent, HookSet, RouteEvent, call_hooks
@@ -84,6 +85,7 @@ class Instance:
         #: When each broker of a topic was last seen by a read of it.
         self.seen_brokers: dict[str, dict[str, float]] = {}
         self.presence = Presence(surroundings.make_lock())
+        self.replies = Replies(surroundings.make_lock())
         #: Who answers for the transactions of a producer group.
         self.check_desks: dict[str, CheckDesk] = {}
         #: The topic whose route serves unknown topics, and how many queues those get.

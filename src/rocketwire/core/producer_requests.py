@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from rocketwire.core.instance import Instance
-from rocketwire.core.sending.checks import read_check
+from rocketwire.core.sending.checks import broker_at, read_check
+from rocketwire.core.sending.requests import read_reply
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Command
 
@@ -17,6 +18,9 @@ def answer(instance: Instance, address: str, command: Command) -> Command | None
     if command.code == RequestCode.CHECK_TRANSACTION_STATE:
         _check(instance, address, command)
         return None
+    if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+        instance.replies.arrived(*read_reply(command, broker_at(instance, address)))
+        return Command(ResponseCode.SUCCESS)
     remark = f"request type {command.code} not supported"
     return Command(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
 

@@ -25,9 +25,10 @@ from rocketwire.core.handling import (
     wanted_retry,
 )
 from rocketwire.core.pull import TagFilter
+from rocketwire.core.replying import replies_in
 from rocketwire.core.send_back import Retry
 from rocketwire.core.workload import Work, Workload
-from rocketwire.stored_message import StoredMessage
+from rocketwire.stored_message import Reply, StoredMessage
 
 
 class Member(AsyncConsumer):
@@ -117,6 +118,8 @@ class Member(AsyncConsumer):
                 retry = None if result is None else wanted_retry(result, given, group)
                 if tracer is not None:
                     tracer.end(trace, trace_code(result, retry))
+                if retry is None and result is not None:
+                    self._reply_soon(replies_in(result, given))
                 if retry is not None:
                     self._fail(workload, work, retry, error_of(result))
                     result = None  # with an error it holds this frame, and all that the handler had
@@ -125,6 +128,11 @@ class Member(AsyncConsumer):
                 given = None if self._stop_wanted or self._is_leaving else workload.go_on(work)
             else:
                 workload.finish(work)
+
+    def _reply_soon(self, replies: list[tuple[StoredMessage, Reply]]) -> None:
+        if replies:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody can send it
+                self._loop.call_soon_threadsafe(self._reply, replies)
 
     def _fail(self, workload: Workload, work: Work, retry: Retry, error: Exception | None) -> None:
         """A handler failed; what follows happens on the loop."""

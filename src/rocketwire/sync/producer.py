@@ -22,6 +22,7 @@ from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import Check, answer_check
 from rocketwire.core.sending.flush import done_callback
 from rocketwire.core.sending.recall import recall
+from rocketwire.core.sending.requests import check_request, request
 from rocketwire.core.sending.send_many import ManySender
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.stats import ProducerStats
@@ -31,6 +32,7 @@ from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
+from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.callbacks import CallbackThread
 from rocketwire.sync.client import BlockingClient
 from rocketwire.sync.delivery import Delivery
@@ -336,6 +338,29 @@ class Producer(BlockingClient[ProducerConfig]):
     def _send_half(self, attempt: SendAttempt) -> SendResult:
         return self._driver.send(attempt)
 
+    def request(self, message: Message, *, timeout: float | str = 3.0) -> StoredMessage:
+        """Send a request, and wait for the reply of whoever handles it.
+
+        Brokers since 4.6 serve it; a proxy does not.
+
+        Args:
+            message: neither delayed nor a batch.
+            timeout: seconds until the reply must be there.
+
+        Raises:
+            InvalidMessageError: nothing was sent.
+            SendFailedError: the request could not be sent, or was refused.
+            ReplyTimeoutError: no reply came; its ``outcome`` tells whether the request was stored.
+        """
+        if self._state != "running":
+            self._make_ready()
+        sender, background = self._sender, self._background
+        check_request(message, background=self._config.background)
+        limit = sender.check_timeout(timeout)
+        background.start()
+        background.hurry()
+        return self._driver.run(request(sender, message, SendMode.BLOCKING, limit))
+
     def recall(self, topic: str, handle: str) -> str:
         """Call back a message that waits for its time (brokers since 5.3.2).
 
@@ -381,7 +406,7 @@ class Producer(BlockingClient[ProducerConfig]):
 
     def _snapshot(self) -> ProducerStats:
         return self._sender.counters.snapshot(
-            late_replies=self._background.late_replies,
+            late_replies=self._background.late_replies + self._instance.replies.late,
             in_flight=self._in_flight.held,
             telemetry_dropped=self._reporting.telemetry_dropped,
             trace_dropped=self._reporting.trace_dropped,

@@ -102,6 +102,22 @@ def half_fields(group: str) -> bytes:
     return f"TRAN_MSG\x01true\x02PGROUP\x01{group}\x02".encode()
 
 
+def request_fields(correlation_id: str, client_id: str, timeout: float) -> bytes:
+    """The properties that make a message a request of a client, which waits for so many seconds."""
+    return (
+        f"CORRELATION_ID\x01{correlation_id}\x02REPLY_TO_CLIENT\x01{client_id}\x02"
+        f"TTL\x01{max(1, round(timeout * 1000))}\x02"
+    ).encode()
+
+
+def reply_fields(correlation_id: str, client_id: str, ttl: str) -> bytes:
+    """The properties that bring a reply to the client that asked."""
+    return (
+        f"MSG_TYPE\x01reply\x02CORRELATION_ID\x01{correlation_id}\x02"
+        f"REPLY_TO_CLIENT\x01{client_id}\x02TTL\x01{ttl}\x02"
+    ).encode()
+
+
 #: The property of a whole batch that is not flushed before it is answered.
 NO_WAIT: Final = b"WAIT\x01false\x02"
 

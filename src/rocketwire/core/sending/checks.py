@@ -62,7 +62,7 @@ def read_check(instance: Instance, address: str, command: Command) -> Check:
         RemoteProtocolError: it can't be read.
     """
     fields = decode_transaction_check(command.ext)
-    broker = fields.broker or _name_of(instance, address)
+    broker = fields.broker or broker_at(instance, address)
     found = messages_in(bytes(command.body), broker=broker)
     if len(found) != 1:
         raise RemoteProtocolError(f"a check of a transaction has {len(found)} messages: 1 expected")
@@ -83,7 +83,7 @@ def read_check(instance: Instance, address: str, command: Command) -> Check:
     )
 
 
-def _name_of(instance: Instance, address: str) -> str:
+def broker_at(instance: Instance, address: str) -> str:
     """The name of a broker that does not tell it, as those of 4.x."""
     known = instance.routes.masters().items()
     return next((name for name, its in known if its == address), address)
