@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import socket
 import threading
 import time
 
@@ -22,6 +23,7 @@ from rocketwire import (
     SendStatus,
 )
 from rocketwire.wire.java_hash import java_string_hash
+from rocketwire.wire.message_id import offset_message_id
 
 
 def one_way_of_sending(shell, form: str, message, **how):
@@ -179,6 +181,17 @@ def test_results_are_found_by_id_and_by_key(shell, target) -> None:
     assert [m.message_id for m in found] == [result.message_id]
     by_id = shell.ask_reader("message_by_id", result.message_id, topic)
     assert by_id.body == b"find me"
+
+
+def test_an_offset_id_makes_us_connect_to_brokers_of_the_cluster_only(shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        trap.settimeout(0.05)
+        port = trap.getsockname()[1]
+        evil = offset_message_id(bytes((127, 0, 0, 1)), port, 0)
+        with pytest.raises(InvalidMessageError, match=f"127.0.0.1:{port}, which is none of this"):
+            shell.ask_reader("message_by_id", evil)
+        with pytest.raises(TimeoutError):
+            trap.accept()
 
 
 def test_offsets_and_times(shell, target) -> None:

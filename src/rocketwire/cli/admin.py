@@ -13,7 +13,7 @@ from rocketwire.message import MessageQueue
 from rocketwire.sync.reader import Reader
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply
-from rocketwire.wire.lenient_json import loads, pairs
+from rocketwire.wire.lenient_json import MAX_SIZE, loads, pairs
 from rocketwire.wire.route import ClusterInfo, TopicRoute
 
 
@@ -96,7 +96,7 @@ class Admin(Reader):
     def runtime(self, address: str) -> dict[str, str]:
         """What a broker says about itself."""
         reply = self.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        table = loads(bytes(reply.body)).get("table") or {}
+        table = loads(bytes(reply.body), tolerant_limit=MAX_SIZE).get("table") or {}
         return {str(name): str(value) for name, value in pairs(table)}
 
     @property

@@ -11,7 +11,7 @@ from rocketwire.errors import RocketMQError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.headers import update_consumer_offset
-from rocketwire.wire.lenient_json import loads, pairs
+from rocketwire.wire.lenient_json import MAX_SIZE, loads, pairs
 
 RETRY_PREFIX: Final = "%RETRY%"
 _MEMBER_PATIENCE: Final = 3.0
@@ -48,7 +48,9 @@ def find_members(admin: Admin, group: str) -> list[Member]:
         code = RequestCode.GET_CONSUMER_CONNECTION_LIST
         reply = admin.try_asking(address, code, {"consumerGroup": group})
         if reply.code == ResponseCode.SUCCESS:
-            for item in loads(bytes(reply.body)).get("connectionSet") or ():
+            for item in (
+                loads(bytes(reply.body), tolerant_limit=MAX_SIZE).get("connectionSet") or ()
+            ):
                 client = str(item.get("clientId"))
                 found[client] = Member(
                     client, str(item.get("clientAddr")), str(item.get("language"))
@@ -67,7 +69,7 @@ def find_progress(admin: Admin, group: str, topic: str | None = None) -> list[Pr
         fields = {"consumerGroup": group} | ({"topic": topic} if topic else {})
         reply = admin.try_asking(address, RequestCode.GET_CONSUME_STATS, fields)
         if reply.code == ResponseCode.SUCCESS:
-            table = loads(bytes(reply.body)).get("offsetTable") or {}
+            table = loads(bytes(reply.body), tolerant_limit=MAX_SIZE).get("offsetTable") or {}
             found += [_progress(key, value) for key, value in pairs(table)]
     if not found:
         raise CommandFailedError(
@@ -105,7 +107,7 @@ def _owners(admin: Admin, group: str) -> dict[MessageQueue, str]:
         except RocketMQError:
             continue
         if reply.code == ResponseCode.SUCCESS:
-            table = loads(bytes(reply.body)).get("mqTable") or {}
+            table = loads(bytes(reply.body), tolerant_limit=MAX_SIZE).get("mqTable") or {}
             found |= {_queue(key): member.client_id for key, _ in pairs(table)}
     return found
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from rocketwire.core.admin import cluster_info
 from rocketwire.core.effects import Invoke, Op, invoke, sleep
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import refresh_topic
@@ -394,8 +395,11 @@ def message_by_offset_id(
 ) -> Op[StoredMessage]:
     """The message that a broker stored under an offset id, which names the broker's address.
 
+    An id may come from anywhere, so only addresses that the cluster advertises are asked: another
+    would be a way to make this client connect, with a signed request, to whatever the id says.
+
     Raises:
-        InvalidMessageError: the id is malformed.
+        InvalidMessageError: the id is malformed, or names no broker of this cluster.
     """
     try:
         place = decode_offset_message_id(offset_id)
@@ -404,6 +408,7 @@ def message_by_offset_id(
             f"{offset_id!r} is no offset message id ({error}): a message id is looked up with topic="
         ) from None
     host = f"[{place.host}]" if ":" in place.host else place.host
+    yield from _check_advertised(instance, f"{host}:{place.port}", offset_id, deadline)
     address = instance.routes.translate(f"{host}:{place.port}")
     fields = headers.view_message(place.offset, topic=topic)
     request = instance.request(RequestCode.VIEW_MESSAGE_BY_ID, fields)
@@ -415,6 +420,21 @@ def message_by_offset_id(
     for message in messages_in(reply.body, broker=broker):
         return message
     raise InvalidMessageError(f"{address} has no message under {offset_id!r}")
+
+
+def _check_advertised(
+    instance: Instance, address: str, offset_id: str, deadline: float
+) -> Op[None]:
+    """Refuse an address that neither a route nor the name servers' list of brokers has."""
+    if instance.routes.is_advertised(address):
+        return
+    info = yield from cluster_info(instance, deadline)
+    if any(address in data.addresses.values() for data in info.brokers.values()):
+        return
+    raise InvalidMessageError(
+        f"{offset_id!r} names the broker {address}, which is none of this cluster: check the id "
+        "and name_servers; a message id is looked up with topic="
+    )
 
 
 def messages_by_key(

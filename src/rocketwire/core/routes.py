@@ -111,6 +111,14 @@ class RouteTable:
         """All addresses of all brokers."""
         return frozenset(a for by_id in list(self._addresses.values()) for a in by_id.values())
 
+    def is_advertised(self, address: str) -> bool:
+        """Whether any route has this address, as brokers advertise it (``address_map`` aside)."""
+        return any(
+            address in data.addresses.values()
+            for entry in list(self._entries.values())
+            for data in entry.route.brokers
+        )
+
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that can be read."""
         entry = self._entries.get(topic)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rocketwire.embedded.store import StoreError
 from rocketwire.embedded.store.disk import replace_file
 from rocketwire.errors import RemoteProtocolError
-from rocketwire.wire.lenient_json import loads
+from rocketwire.wire.lenient_json import MAX_SIZE, loads
 
 _log: Final = logging.getLogger("rocketwire.embedded")
 
@@ -28,7 +28,7 @@ class JsonFile:
             try:
                 data = path.read_bytes()
                 if data.strip():
-                    return loads(data)
+                    return loads(data, tolerant_limit=MAX_SIZE)
             except FileNotFoundError:
                 continue
             except (OSError, RemoteProtocolError) as error:

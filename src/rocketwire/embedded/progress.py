@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import JSON, Command
-from rocketwire.wire.lenient_json import loads, pairs
+from rocketwire.wire.lenient_json import MAX_SIZE, loads, pairs
 
 if TYPE_CHECKING:
     from rocketwire.embedded.broker import Broker
@@ -125,7 +125,7 @@ async def _ask_one(member: Member, group: str, topic: str) -> dict[tuple[str, in
 
 def _offsets(body: bytes | memoryview) -> dict[tuple[str, int], int]:
     try:
-        data = loads(body)
+        data = loads(body, tolerant_limit=MAX_SIZE)
         table = pairs(data.get("messageQueueTable") or {}) if isinstance(data, dict) else []
     except RemoteProtocolError:
         return {}

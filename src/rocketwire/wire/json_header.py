@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.codes import LANGUAGE_NAMES, Language
+from rocketwire.wire.lenient_json import check_depth
 
 _INT_FIELDS: Final = ("code", "version", "opaque", "flag")
 _LANGUAGE_CODES: Final = {name: number for number, name in enumerate(LANGUAGE_NAMES)}
@@ -50,10 +51,11 @@ def decode_json_header(
     try:
         # Half the time of json.loads, which looks for encodings and blanks that are not there.
         text = data.decode().strip()
+        check_depth(text)
         fields, end = _raw_decode(text)
         if end != len(text):
             raise RemoteProtocolError(f"header has {len(text) - end} characters behind its JSON")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RemoteProtocolError(f"header is not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise RemoteProtocolError("header is not a JSON object")

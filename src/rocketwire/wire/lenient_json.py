@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
+from itertools import accumulate
 from typing import Any, Final
 
 from rocketwire.errors import LocalProtocolError, RemoteProtocolError
@@ -23,6 +23,9 @@ from rocketwire.errors import LocalProtocolError, RemoteProtocolError
 MAX_SIZE: Final = 16 * 1024 * 1024
 #: RocketMQ's own documents are at most seven deep.
 MAX_DEPTH: Final = 64
+#: What only the forgiving reader can read takes it a second a MiB, and a client may wait for it on
+#: its event loop. The routes of a thousand brokers fit, which only old name servers write so.
+MAX_TOLERANT: Final = 256 * 1024
 
 
 class Pairs(list[tuple[Any, Any]]):
@@ -53,8 +56,19 @@ def shown(value: Any) -> str:
     return json.dumps(value[:40] if isinstance(value, str) else value)
 
 
-def loads(data: bytes | bytearray | memoryview | str, *, limit: int = MAX_SIZE) -> Any:
+def loads(
+    data: bytes | bytearray | memoryview | str,
+    *,
+    limit: int = MAX_SIZE,
+    tolerant_limit: int = MAX_TOLERANT,
+) -> Any:
     """The value of a document.
+
+    Args:
+        data: the document.
+        limit: its greatest size.
+        tolerant_limit: its greatest size where it is no standard JSON; more is for those who may
+            wait, such as commands and programs that read files.
 
     Raises:
         RemoteProtocolError: it is too large, too deep, not UTF-8, or JSON of no kind.
@@ -65,12 +79,40 @@ def loads(data: bytes | bytearray | memoryview | str, *, limit: int = MAX_SIZE) 
         text = data if isinstance(data, str) else str(data, "utf-8")
     except UnicodeDecodeError as error:
         raise RemoteProtocolError(f"a JSON document is not UTF-8: {error}") from None
+    check_depth(text)
     try:
         return json.loads(text)
-    except RecursionError:
-        raise RemoteProtocolError(f"a JSON document is more than {MAX_DEPTH} deep") from None
-    except ValueError:
+    except ValueError as error:
+        if len(text) > tolerant_limit:
+            raise RemoteProtocolError(
+                f"{len(text)} characters that are no standard JSON ({error}), at most "
+                f"{tolerant_limit} expected"
+            ) from None
         return loads_tolerant(text)
+
+
+def check_depth(text: str) -> None:
+    """Refuse what is nested too deeply, before anything recurses into it.
+
+    Raises:
+        RemoteProtocolError: it is more than ``MAX_DEPTH`` deep.
+    """
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
+    # By functions that do the whole in C, for any text: what is no standard JSON may come out
+    # deeper than it is (brackets in single quotes), which is no loss.
+    marks = _beside_marks().sub("", text)
+    if max(accumulate(map(_STEPS.__getitem__, marks)), default=0) > MAX_DEPTH:
+        raise RemoteProtocolError(f"a JSON document is more than {MAX_DEPTH} deep")
+
+
+_STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+
+@cache
+def _beside_marks() -> re.Pattern[str]:
+    """Everything but the marks that nest: texts, and what is between them."""
+    return re.compile(r'(?:"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[^"\[\]{}]++)++', re.DOTALL)
 
 
 @cache
@@ -119,11 +161,11 @@ class _Container:
 
     def take(self, value: Any, raw: str | None) -> None:
         """A value has ended; ``raw`` is its text when it was a scalar."""
-        if self.awaits == _KEY:
+        if self.awaits is _KEY:
             self.has_odd_key |= raw is None
             self.key = value if raw is None else raw
             self.awaits = _COLON
-        elif self.awaits == _VALUE:
+        elif self.awaits is _VALUE:
             self.items.append((self.key, value) if self.is_object else value)
             self.awaits = _COMMA
         else:
@@ -132,10 +174,10 @@ class _Container:
     def separate(self, mark: str) -> None:
         """A comma or a colon. Commas more than needed are overlooked."""
         if mark == ":":
-            if self.awaits != _COLON:
+            if self.awaits is not _COLON:
                 raise ValueError(f"{self.awaits} expected, not a colon")
             self.awaits = _VALUE
-        elif self.awaits == _COLON or (self.awaits == _VALUE and self.is_object):
+        elif self.awaits is _COLON or (self.awaits is _VALUE and self.is_object):
             raise ValueError(f"{self.awaits} expected, not a comma")
         else:
             self.awaits = _KEY if self.is_object else _VALUE
@@ -156,31 +198,31 @@ def loads_tolerant(text: str) -> Any:
     Raises:
         RemoteProtocolError: it is too deep, or JSON of no kind.
     """
-    position = 0
+    position, end = 0, len(text.rstrip())
     # The outermost array is ours: it collects the one value that the document is.
     stack = [_Container(is_object=False)]
+    top, match = stack[0], _token_pattern().match
     try:
-        for token in _tokens(text):
+        # Not finditer, which would search on from every place of a text that never ends.
+        while (token := match(text, position, end)) is not None:
             position = token.end()
-            kind = str(token.lastgroup)
-            _step(stack, kind, token[kind])
-        return _only_value(stack)
+            kind = token.lastgroup
+            piece = token[kind]  # type: ignore[index]
+            if kind != "mark":
+                value, raw = _scalar(str(kind), piece, is_key=top.awaits is _KEY)
+                top.take(value, raw)
+            elif piece in ",:":
+                _separate(stack, piece)
+            else:
+                top = _nest(stack, piece)
+        return _only_value(stack, is_whole=position >= end)
     except (ValueError, OverflowError) as error:
         raise RemoteProtocolError(f"bad JSON near character {position}: {error}") from None
 
 
-def _tokens(text: str) -> Iterator[re.Match[str]]:
-    position, end = 0, len(text.rstrip())
-    match = _token_pattern().match
-    while position < end:
-        token = match(text, position, end)
-        if token is None:
-            raise ValueError("what follows is nothing that JSON knows")
-        yield token
-        position = token.end()
-
-
-def _only_value(stack: list[_Container]) -> Any:
+def _only_value(stack: list[_Container], *, is_whole: bool) -> Any:
+    if not is_whole:
+        raise ValueError("what follows is nothing that JSON knows")
     if len(stack) > 1:
         raise ValueError("it is cut short")
     if len(stack[0].items) != 1:
@@ -188,24 +230,24 @@ def _only_value(stack: list[_Container]) -> Any:
     return stack[0].items[0]
 
 
-def _step(stack: list[_Container], kind: str, piece: str) -> None:
-    top = stack[-1]
-    if kind != "mark":
-        value, raw = _scalar(kind, piece, is_key=top.awaits == _KEY)
-        top.take(value, raw)
-    elif piece in "{[":
+def _separate(stack: list[_Container], mark: str) -> None:
+    if len(stack) == 1:
+        raise ValueError(f"{mark} outside of everything")
+    stack[-1].separate(mark)
+
+
+def _nest(stack: list[_Container], mark: str) -> _Container:
+    """Open or close an object or an array; the innermost one afterwards."""
+    if mark in "{[":
         if len(stack) > MAX_DEPTH:
             raise ValueError(f"more than {MAX_DEPTH} deep")
-        stack.append(_Container(is_object=piece == "{"))
-    elif piece in "}]":
-        if len(stack) == 1:
-            raise ValueError(f"{piece} closes nothing")
-        value = stack.pop().close(piece)
-        stack[-1].take(value, None)
-    elif len(stack) == 1:
-        raise ValueError(f"{piece} outside of everything")
+        stack.append(_Container(is_object=mark == "{"))
     else:
-        top.separate(piece)
+        if len(stack) == 1:
+            raise ValueError(f"{mark} closes nothing")
+        value = stack.pop().close(mark)
+        stack[-1].take(value, None)
+    return stack[-1]
 
 
 def _scalar(kind: str, token: str, *, is_key: bool) -> tuple[Any, str]:

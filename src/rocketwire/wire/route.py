@@ -21,6 +21,8 @@ MASTER_ID: Final = 0
 #: Java takes any number; a name server that is not one could name two thousand million queues.
 MAX_QUEUES_PER_BROKER: Final = 65536
 MAX_QUEUES: Final = 1 << 20
+#: The route of twenty thousand brokers; a client may read it on its event loop.
+MAX_ROUTE_SIZE: Final = 4 * 1024 * 1024
 
 _LOGICAL: Final = "__syslo__"
 _GLOBAL_SCOPE: Final = "__global__"
@@ -201,7 +203,7 @@ def decode_route(body: bytes | memoryview) -> TopicRoute:
     Raises:
         RemoteProtocolError: it is not a route; the text names the field.
     """
-    data = _object(loads(body), "the route")
+    data = _object(loads(body, limit=MAX_ROUTE_SIZE), "the route")
     order_conf = data.get("orderTopicConf")
     mappings = _object(data.get("topicQueueMappingByBroker") or {}, "topicQueueMappingByBroker")
     return TopicRoute(

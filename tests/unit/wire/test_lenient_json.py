@@ -1,14 +1,18 @@
 """JSON of both dialects, and texts that are neither."""
 
+import contextlib
 import json
 import math
 
 import pytest
 
 from rocketwire.errors import LocalProtocolError, RemoteProtocolError
+from rocketwire.wire.json_header import decode_json_header
 from rocketwire.wire.lenient_json import (
     MAX_DEPTH,
+    MAX_TOLERANT,
     Pairs,
+    check_depth,
     dumps,
     loads,
     loads_tolerant,
@@ -200,3 +204,53 @@ def test_values_in_error_texts_are_short():
     assert shown([1]) == "an array"
     assert shown(None) == "null"
     assert len(shown("x" * 1000)) < 50
+
+
+DEPTHS = (1, 63, 64, 65, 66, 200, *range(985, 1000), 5000, 100_000)
+
+
+@pytest.mark.parametrize("nest", [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_depth_is_bounded_for_documents_and_headers_alike(nest, depth):
+    levels = depth * sum(nest[0].count(mark) for mark in "[{")
+    text = nest[0] * depth + "0" + nest[1] * depth
+    if levels <= MAX_DEPTH:
+        assert loads(text) == json.loads(text)
+    else:
+        with pytest.raises(RemoteProtocolError, match="more than 64 deep"):
+            loads(text)
+    header = f'{{"code":0,"extFields":{{"a":{text}}}}}'.encode()
+    if levels + 2 <= MAX_DEPTH:
+        assert json.loads(decode_json_header(header)[-1]["a"]) == json.loads(text)
+    else:
+        with pytest.raises(RemoteProtocolError, match="more than 64 deep"):
+            decode_json_header(header)
+
+
+@pytest.mark.parametrize(
+    "text", ['["' + "[" * 500 + '"]', '["\\"' + "{" * 500 + '\\\\"]', "[" + "[]," * 500 + "0]"]
+)
+def test_brackets_in_texts_and_side_by_side_are_not_deep(text):
+    assert loads(text) == json.loads(text)
+
+
+ENDLESS = [
+    '"\\', '"', "'", "\\", "[", "{", "]", '["', "[0],", "{0:", ",", "0 ", "a", "'\\u0041", " ", "-", "1e",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", ENDLESS)
+@pytest.mark.parametrize("head", ["", "[", "{", '"', "'"])
+def test_no_text_takes_more_than_its_length_in_steps(piece, head):
+    # Where it took steps by the square of the length, this would take hours.
+    for reader in (loads, loads_tolerant, check_depth):
+        with contextlib.suppress(RemoteProtocolError):
+            reader(head + piece * (200_000 // len(piece)))
+
+
+def test_what_is_no_standard_json_may_be_a_quarter_mebibyte_unless_told():
+    large = "{0:[" + "1," * (MAX_TOLERANT // 2) + "]}"
+    with pytest.raises(RemoteProtocolError, match="no standard JSON"):
+        loads(large)
+    assert len(loads(large, tolerant_limit=len(large))["0"]) == MAX_TOLERANT // 2
+    assert len(loads(large.replace("0:", '"0":').replace(",]", "]"))["0"]) == MAX_TOLERANT // 2
