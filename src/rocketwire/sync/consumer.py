@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import queue
+import sys
 import threading
 import warnings
 import weakref
@@ -201,6 +202,8 @@ class Consumer:
             if not self._stop_wanted:
                 ending = self._run_threads(handler)
         finally:
+            if _is_second_interrupt(sys.exc_info()[1]) and self._member is not None:
+                self._member.give_up_waiting()
             self._reset()
             if is_own:
                 self.shutdown()
@@ -233,10 +236,13 @@ class Consumer:
                 self._leave_or_give_up(member)
             for thread in threads:
                 # One that hangs is left behind: it is a daemon, and its message is unhandled.
-                thread.join(0.1)
+                if thread.ident is not None:  # else the interrupt came before it was started
+                    thread.join(0.1)
 
     def _leave_or_give_up(self, member: Member) -> None:
         """Leave the group; a second interrupt gives up the handlers that are still at work."""
+        if _is_second_interrupt(sys.exc_info()[1]):
+            member.give_up_waiting()
         try:
             self.leave()
         except KeyboardInterrupt:
@@ -357,6 +363,11 @@ class Consumer:
     def __repr__(self) -> str:
         servers = ";".join(self._config.name_servers)
         return f"Consumer({servers!r}, group={self._config.group!r}, {self._state})"
+
+
+def _is_second_interrupt(error: BaseException | None) -> bool:
+    """Whether an interrupt came while another was dealt with: so soon that nothing waited yet."""
+    return isinstance(error, KeyboardInterrupt) and isinstance(error.__context__, KeyboardInterrupt)
 
 
 def _weakly(method: Callable[[BaseException], T]) -> Callable[[BaseException], T | None]:
