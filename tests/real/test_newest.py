@@ -12,7 +12,7 @@ from tests.real import jars
 from tests.real.apache import ApacheCluster
 from tests.real.running import unique
 
-from rocketwire import Message
+from rocketwire import Message, Reply, TransactionState
 from rocketwire.wire.java_hash import hash_index
 
 NEWEST = "5.5.0"
@@ -158,3 +158,25 @@ def test_two_members_of_a_consumer_group_share_everything(
     finally:
         for member in members:
             member.stop()
+
+
+def test_transactions_requests_and_recalls(cluster: ApacheCluster, topic: str, shell_kind: str):
+    with SHELLS[shell_kind](cluster.name_server, group=unique("ours")) as shell:
+        assert shell.transact(Message(topic, "kept")).state is TransactionState.COMMITTED
+        shell.transact(Message(topic, "dropped"), "rollback")
+        assert shell.tx.state is TransactionState.ROLLED_BACK
+        timed = shell.send(Message(topic, "timed", deliver_at=time.time() + 60))
+        assert shell.recall(topic, timed.recall_handle) == timed.message_id
+        kind = MEMBERS[shell_kind]
+        member = kind(
+            cluster.name_server,
+            unique("group"),
+            topic,
+            start="earliest",
+            handler=lambda m: Reply(m.body[::-1]) if m.text == "abc" else None,
+        ).start()
+        try:
+            assert shell.request(Message(topic, "abc"), timeout=30).text == "cba"
+        finally:
+            member.stop()
+        assert sorted(m.text for m in shell.read(topic)) == ["abc", "kept"]
