@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
+from rocketwire.java_settings import JAVA_NAMES
 from rocketwire.setting_values import (
     MIB,
     flag,
@@ -31,6 +33,9 @@ from rocketwire.telemetry_config import TelemetryConfig, as_telemetry
 
 AddressMap: TypeAlias = Mapping[str, str] | Callable[[str], str]
 
+_log = logging.getLogger("rocketwire.config")
+#: A send that may take longer was hardly meant so.
+_LIKELY_MILLISECONDS: Final = 500.0
 #: Stands for "a third of the send timeout while tries are left".
 AUTO: Final = -1.0
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -110,19 +115,7 @@ def _address_map(value: object) -> AddressMap | None:
 def _fault(value: object) -> FaultPolicy:
     if isinstance(value, FaultPolicy):
         return value
-    presets: dict[str, Callable[[], FaultPolicy]] = {
-        "default": FaultPolicy,
-        "on": FaultPolicy,
-        "java4": FaultPolicy.java4,
-        "java5": FaultPolicy.java5,
-        "off": FaultPolicy.off,
-    }
-    make = presets.get(str(value).strip().lower())
-    if make is None:
-        raise ConfigError(
-            f"{value!r} is no fault policy: default, java4, java5, off, or a FaultPolicy"
-        )
-    return make()
+    return FaultPolicy.named(str(value))
 
 
 def _credentials(value: object) -> CredentialsSource | None:
@@ -327,6 +320,13 @@ class ProducerConfig(ClientConfig):
             raise ConfigError(
                 f"attempt_timeout is {self.attempt_timeout}: above zero, None or 'auto'"
             )
+        for name in ("send_timeout", "attempt_timeout"):
+            if (getattr(self, name) or 0) >= _LIKELY_MILLISECONDS:
+                _log.warning(
+                    "%s is %g seconds: times are seconds, not milliseconds as in Java",
+                    name,
+                    getattr(self, name),
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,6 +416,8 @@ def _recognise(source: Mapping[str, Any], known: Mapping[str, str]) -> dict[str,
     for name, value in source.items():
         key = canonical(name)
         if key not in known and key not in _SCATTERED:
+            if key in JAVA_NAMES:
+                raise ConfigError(f"{name!r} is Java's name: here it is {JAVA_NAMES[key]}")
             near = difflib.get_close_matches(key, [*known, *_SCATTERED], n=1)
             hint = f"; did you mean {known.get(near[0], near[0])}?" if near else ""
             raise ConfigError(f"unknown setting {name!r}{hint}")

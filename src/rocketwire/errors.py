@@ -263,7 +263,7 @@ class SendFailedError(RocketMQError):
     """A send did not succeed.
 
     ``outcome`` answers the question whether the message may be in the topic all the same;
-    ``attempts`` lists every try in order.
+    ``attempts`` lists every try in order, ``attempt_count`` is their number.
     """
 
     def __init__(
@@ -276,6 +276,11 @@ class SendFailedError(RocketMQError):
         super().__init__(text)
         self.attempts = tuple(attempts)
         self.outcome = outcome
+
+    @property
+    def attempt_count(self) -> int:
+        """How often it was tried."""
+        return len(self.attempts)
 
 
 class SendTimeoutError(SendFailedError, TimeoutError):

@@ -8,7 +8,7 @@ it is the producer's ``attempt_timeout``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -149,9 +149,14 @@ class FaultPolicy:
             )
 
     @classmethod
-    def java4(cls) -> FaultPolicy:
-        """The tables and rules of Java's 4.x client with its switch on, without its bugs."""
-        return cls(mode="java4", latency_table=JAVA4_TABLE, failure_latency=30.0)
+    def java4(cls, latency_table: Sequence[tuple[float, float]] = JAVA4_TABLE) -> FaultPolicy:
+        """The tables and rules of Java's 4.x client with its switch on, without its bugs.
+
+        Args:
+            latency_table: rows of (latency from which it counts, how long it is left out), in
+                seconds, as Java's ``setLatencyMax`` and ``setNotAvailableDuration``.
+        """
+        return cls(mode="java4", latency_table=tuple(latency_table), failure_latency=30.0)
 
     @classmethod
     def java5(cls, detector: bool = False) -> FaultPolicy:  # noqa: FBT001, FBT002  one flag, named like Java's
@@ -181,19 +186,22 @@ class FaultPolicy:
         """The policy of a name, for settings that are text.
 
         Args:
-            name: ``on`` or ``adaptive``, ``off``, ``java4``, ``java5``, ``java5-detector``.
+            name: ``default``, ``java4``, ``java5``, ``java5-detector`` or ``off``.
         """
         known: dict[str, Callable[[], FaultPolicy]] = {
-            "on": cls,
-            "adaptive": cls,
-            "off": cls.off,
+            "default": cls,
             "java4": cls.java4,
             "java5": cls.java5,
             "java5-detector": lambda: cls.java5(detector=True),
+            "off": cls.off,
         }
-        make = known.get(name.strip().lower())
+        plain = str(name).strip().lower()
+        # Words of earlier versions for the default.
+        make = known.get("default" if plain in {"on", "adaptive"} else plain)
         if make is None:
-            raise ConfigError(f"fault is {name!r}; it is one of {', '.join(known)}")
+            raise ConfigError(
+                f"{name!r} is no fault policy: {', '.join(known)}, or a FaultPolicy in code"
+            )
         return make()
 
     @property

@@ -299,7 +299,8 @@ class TransactionState(enum.Enum):
 class SendResult(Frozen):
     """Where a message, or a batch, was stored.
 
-    ``attempts`` is empty when the first try succeeded. ``maybe_duplicate`` says that an earlier
+    ``attempts`` holds the tries that failed before, and is empty when the first one succeeded;
+    ``attempt_count`` counts all tries, the successful one included. ``maybe_duplicate`` says that an earlier
     try may have been stored, too. By ``recall_handle`` a message that waits for its time can be
     called back; it is None where there is none.
 
@@ -365,6 +366,11 @@ class SendResult(Frozen):
         _set(self, "recall_handle", recall_handle)
         # Last, because another thread may be on its way through ``__getattr__``.
         _set(self, "_read", None)
+
+    @property
+    def attempt_count(self) -> int:
+        """How often it was tried, the successful try included."""
+        return len(self.attempts) + 1
 
     @staticmethod
     def read_by(read: Callable[[], Mapping[str, Any]]) -> SendResult:

@@ -119,7 +119,7 @@ def test_ipv6_literals_are_addresses() -> None:
         ({"attempt_timeout": -3}, "attempt_timeout"),
         ({"header": "xml"}, "header: 'xml' is none of binary, json"),
         ({"compression": "gzip"}, "zlib, lz4, zstd"),
-        ({"fault": "java6"}, "default, java4, java5, off"),
+        ({"fault": "java6"}, "default, java4, java5, java5-detector, off"),
         ({"tls": "maybe"}, "neither true nor false"),
         ({"credentials": "ak:sk"}, "give a Credentials"),
         ({"address_map": "x"}, "JSON"),
@@ -218,3 +218,46 @@ def test_every_setting_is_read_somewhere(cls: type) -> None:
                 read.add(node.attr)
     unread = {spec.name for spec in dataclasses.fields(cls)} - read
     assert unread - {"auto_batch", "telemetry", "trace", "status"} == set()
+
+
+@pytest.mark.parametrize(
+    ("java", "ours"),
+    [
+        ("sendLatencyFaultEnable", "fault"),
+        ("retryTimesWhenSendFailed", "retries"),
+        ("producerGroup", "group"),
+        ("enableMsgTrace", "trace=True"),
+        ("createTopicKey", "default_topic"),
+        ("namesrvAddr", "name_servers"),
+    ],
+)
+def test_a_setting_by_its_name_in_java_is_answered_with_ours(java, ours):
+    with pytest.raises(ConfigError, match=rf"{java}.*is Java's name: here it is {ours}\b"):
+        from_mapping(ProducerConfig, {java: "1"})
+
+
+@pytest.mark.parametrize(("value", "warns"), [(3, False), (3000, True), ("3000ms", False)])
+def test_a_time_that_looks_like_milliseconds_is_warned_about(value, warns, caplog):
+    ProducerConfig(name_servers="a:1", send_timeout=value)
+    assert ("times are seconds" in caplog.text) == warns
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("default", "adaptive"),
+        ("java4", "java4"),
+        ("java5", "java5"),
+        ("java5-detector", "java5"),
+        ("off", "off"),
+    ],
+)
+def test_one_list_of_fault_policies_holds_for_code_text_and_environment(name, mode):
+    for given in (
+        ProducerConfig(name_servers="a:1", fault=name),
+        from_mapping(ProducerConfig, {"fault": name}),
+        from_mapping(ProducerConfig, environ={"ROCKETWIRE_FAULT": name.upper()}),
+    ):
+        assert (given.fault.mode, given.fault.detector) == (mode, name == "java5-detector")
+    with pytest.raises(ConfigError, match="default, java4, java5, java5-detector, off"):
+        ProducerConfig(name_servers="a:1", fault="java6")

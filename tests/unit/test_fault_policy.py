@@ -81,7 +81,7 @@ def test_policies_have_names(name, policy):
 
 
 def test_an_unknown_name_is_refused_with_the_choice():
-    with pytest.raises(ConfigError, match=r"'java6'.*adaptive, off, java4"):
+    with pytest.raises(ConfigError, match=r"'java6'.*default, java4, java5, java5-detector, off"):
         FaultPolicy.named("java6")
 
 
@@ -184,3 +184,9 @@ def test_a_policy_is_a_frozen_value():
     assert pickle.loads(pickle.dumps(policy)) == policy
     assert hash(policy) == hash(replace(policy))
     assert policy != replace(policy, floor=0.03)
+
+
+def test_java4_takes_a_table_of_the_users_own():
+    table = ((0.1, 1.0), (0.2, 5.0))
+    assert FaultPolicy.java4(latency_table=table).latency_table == table
+    assert FaultPolicy.java4().latency_table != table

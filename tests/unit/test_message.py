@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from rocketwire import InvalidMessageError, Message, MessageQueue, SendResult, SendStatus
+from rocketwire.errors import Attempt, SendFailedError
 
 
 def test_text_becomes_utf_8() -> None:
@@ -215,3 +216,11 @@ def test_a_result_takes_its_fields_in_order_and_a_status_has_java_s_name() -> No
     assert [str(status) for status in SendStatus] == [
         "SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE",
     ]  # fmt: skip
+
+
+def test_attempt_count_counts_every_try_of_a_success_and_of_a_failure() -> None:
+    queue = MessageQueue("t", "a", 0)
+    tries = tuple(Attempt(queue, 0.1, None, None) for _ in range(2))
+    assert SendResult(SendStatus.OK, "m", "o", queue, 0).attempt_count == 1
+    assert SendResult(SendStatus.OK, "m", "o", queue, 0, attempts=tries).attempt_count == 3
+    assert SendFailedError("x", attempts=tries).attempt_count == 2

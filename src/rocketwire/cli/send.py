@@ -152,7 +152,7 @@ class _Sending:
 
 def _line(result: SendResult, latency: float) -> str:
     queue = result.queue
-    extra = " after " + str(len(result.attempts)) + " attempts" if result.attempts else ""
+    extra = f" after {result.attempt_count} attempts" if result.attempts else ""
     doubt = " (an earlier attempt may be stored, too)" if result.maybe_duplicate else ""
     return (
         f"{result.status}  {queue.broker}/{queue.id}  offset {result.offset}  "
@@ -170,7 +170,7 @@ def _described(result: SendResult) -> dict[str, Any]:
         "message_id": result.message_id,
         "message_ids": list(result.message_ids),
         "offset_message_id": result.offset_message_id,
-        "attempts": len(result.attempts) or 1,
+        "attempts": result.attempt_count,
         "maybe_duplicate": result.maybe_duplicate,
     }
 

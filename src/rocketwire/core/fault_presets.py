@@ -51,7 +51,8 @@ class JavaJudge(Judge):
         entry.reachable = True
         taken = now - flight.began
         entry.feed(taken, self.policy.smoothing)
-        self._update(entry, now, taken, in_ms(taken), "slow")
+        entry.last_wait = taken
+        self._judge(entry, now, taken, in_ms(taken), "slow")
 
     def settled(self, entry: Entry, flight: Flight, now: float, code: int) -> None:
         """To Java, any error code is a failure; a oneway send that left is a success."""
@@ -61,14 +62,14 @@ class JavaJudge(Judge):
             self.answered(entry, flight, 0.0, now)
 
     def failed(self, entry: Entry, flight: Flight, now: float, reason: str, cause: Cause) -> None:
-        """A failure counts as a long latency."""
+        """A failure is left out as a long latency is, and ranked by the time that it took."""
         if self.policy.detector:
             entry.reachable = False
             entry.probe_at = min(entry.probe_at, now + self.policy.probe_interval)
-        self._update(entry, now, self.policy.failure_latency, reason, cause)
+        entry.last_wait = now - flight.began
+        self._judge(entry, now, self.policy.failure_latency, reason, cause)
 
-    def _update(self, entry: Entry, now: float, latency: float, words: str, cause: Cause) -> None:
-        entry.last_wait = latency
+    def _judge(self, entry: Entry, now: float, latency: float, words: str, cause: Cause) -> None:
         entry.verdict_at = now
         length = self.duration(latency)
         if length == 0:

@@ -179,6 +179,17 @@ def test_java4_ranks_an_available_broker_first_even_if_its_last_send_took_longer
     assert lab.table.least_bad(lab.brokers, lab.now) == ["b0"]
 
 
+def test_a_failure_is_ranked_by_the_time_that_it_took():
+    lab = FaultLab(JAVA4, brokers=("b0", "b1"))
+    lab.answer("b0", 0.6)
+    began = lab.now
+    flight = lab.table.begin("b1", began)
+    lab.wait(0.003)
+    lab.table.failed(flight, lab.now, "refused the connection")
+    assert {lab.state("b0"), lab.state("b1")} == {"isolated"}
+    assert lab.table.least_bad(lab.brokers, lab.now) == ["b1"]
+
+
 def test_java4_begins_its_rotation_anywhere():
     firsts = set()
     for seed in range(20):

@@ -96,7 +96,7 @@ class Client:
         broker = result.queue.broker
         self.samples.append(Sample(ended - self._began, ended - begun, broker, ok=True))
         self.acknowledged.add(key)
-        self.retries += max(0, len(result.attempts) - 1)
+        self.retries += result.attempt_count - 1
         if result.maybe_duplicate:
             self.doubtful[key] += 1
 

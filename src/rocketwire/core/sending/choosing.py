@@ -42,6 +42,9 @@ class Chooser:
         self._instance = instance
         self._faults = instance.faults
         self._config = config
+        # Java knows no cap of ours, so its presets have one only where the user sets it.
+        is_java = instance.config.fault.mode in {"java4", "java5"}
+        self._cap = None if is_java and config.attempt_timeout == AUTO else config.attempt_timeout
         self._positions = positions
         self._group = group
         self._defaults = (config.default_topic, config.default_topic_queues)
@@ -74,7 +77,7 @@ class Chooser:
         plan = TopicPlan(route, queues, choice.version)
         tries = self.tries[mode, False]
         if tries > 1 and len(route.brokers) > 1 and len(choice.usable) > 1:
-            cap = self._config.attempt_timeout
+            cap = self._cap
             plan.first_cap, plan.first_share = (None, tries) if cap == AUTO else (cap, 1)
         if choice.candidates == choice.usable and not route.owners:
             plan.in_turn = tuple(
@@ -175,7 +178,7 @@ class Chooser:
             return deadline
         if not self.queues_of(route).another_usable(attempt.where.queue.broker, now):
             return deadline
-        cap = self._config.attempt_timeout
+        cap = self._cap
         if cap == AUTO:
             cap = default_attempt_timeout(attempt.timeout, self.tries[attempt.mode, False])
         return attempt_deadline(now, deadline, cap, tries_left=tries_left, another_usable=True)

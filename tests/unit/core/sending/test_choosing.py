@@ -268,3 +268,14 @@ def test_tries_are_counted_by_mode_and_by_whether_the_queue_is_fixed() -> None:
     tries = Chooser(world.instance, config, world.sender.positions, "g").tries
     assert [tries[mode, False] for mode in SendMode] == [5, 7, 1]
     assert [tries[mode, True] for mode in SendMode] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("fault", ["java4", "java5"])
+@pytest.mark.parametrize(("given", "ends"), [({}, 13.0), ({"attempt_timeout": 0.5}, 10.5)])
+def test_javas_presets_cap_an_attempt_only_where_the_user_does(
+    fault: str, given: dict[str, Any], ends: float
+) -> None:
+    world, chooser, entry = known(2, fault=fault, **given)
+    assert chooser.limit(attempt_of(world), entry, 10.0, 13.0, 1) == ends
+    assert chooser.plan(entry, SendMode.BLOCKING, 10.0).first_cap == given.get("attempt_timeout")
+    assert chooser.plan(entry, SendMode.BLOCKING, 10.0).first_share == 1
