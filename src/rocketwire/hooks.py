@@ -9,9 +9,10 @@ the answer to a submitted message, which comes on that thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.stored_message import StoredMessage
@@ -226,6 +227,9 @@ class HookSet:
         found = tuple(hooks)
         for name in self.__slots__:
             setattr(self, name, tuple(m for h in found if callable(m := getattr(h, name, None))))
+        for kind in {type(hook) for hook in found} - _looked_at:
+            _looked_at.add(kind)
+            _warn_of_near_names(kind, self.__slots__)
 
     before_send: tuple[Callable[[Message], Any], ...]
     after_send: tuple[Callable[[SendEvent], Any], ...]
@@ -240,6 +244,26 @@ class HookSet:
     paused: tuple[Callable[[QueueEvent], Any], ...]
     offset_moved: tuple[Callable[[QueueEvent], Any], ...]
     handler_overdue: tuple[Callable[[QueueEvent], Any], ...]
+
+
+#: Kinds of hooks that were looked at: each is warned about once.
+_looked_at: Final[set[type]] = set()
+
+
+def _warn_of_near_names(kind: type, names: Sequence[str]) -> None:
+    """A method that is nearly one of ours is never called, and nothing would say so."""
+    missing = [name for name in names if not hasattr(kind, name)]
+    for method in dir(kind):
+        if method.startswith("_") or method in names or not callable(getattr(kind, method, None)):
+            continue
+        near = get_close_matches(method, missing, n=1, cutoff=0.8)
+        if near:
+            _log.warning(
+                "the hook %s has a method %s, which is never called; did you mean %s?",
+                kind.__name__,
+                method,
+                near[0],
+            )
 
 
 def call_hooks(hooks: tuple[Callable[[Any], Any], ...], event: object) -> None:
