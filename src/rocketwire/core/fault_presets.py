@@ -189,11 +189,8 @@ def _plain(view: Queues, positions: Positions) -> MessageQueue:
 def walk_plain(view: Queues, positions: Positions, last: str | None) -> MessageQueue:
     """Fault tolerance off: the next queue of another broker than the one that failed.
 
-    A retry goes on from a random place, which Java forgets when its switch is off: else the
-    neighbour of a failing broker gets all of its messages.
+    A retry goes on by one from where the try before it stood, as Java's does with its switch off.
     """
-    if last is not None:
-        positions.reset(view.topic)
     for _ in view.queues:
         queue = _plain(view, positions)
         if queue.broker != last:
