@@ -28,8 +28,10 @@ from rocketwire import (
     TransactionError,
     TransactionState,
 )
+from rocketwire.core.sending.checks import Check
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode
+from rocketwire.wire.message_id import decode_offset_message_id
 
 OPEN, COMMITTED = TransactionState.OPEN, TransactionState.COMMITTED
 ROLLED_BACK, UNKNOWN = TransactionState.ROLLED_BACK, TransactionState.UNKNOWN
@@ -335,3 +337,23 @@ def test_a_namespace_is_not_shown_to_checkers(asking):
 
 def test_errors_are_of_the_family():
     assert issubclass(TransactionError, RocketMQError)
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_a_question_that_crossed_with_the_decision_is_not_answered(name):
+    """Brokers of 5.x note decisions late; a second commit would deliver the message twice."""
+    notes = Notes(None)
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic("t", 1)
+        with SHELLS[name](cluster.name_server, group="g", checker=notes) as shell:
+            tx = shell.transact(Message("t", "x"))
+            desk = shell.producer._instance.check_desks["g"]
+            offset = decode_offset_message_id(tx.result.offset_message_id).offset
+            address = cluster.brokers[0].address
+            check = Check(address, "b", "g", "t", None, 0, offset + 100, tx.transaction_id)
+            desk.post(check)
+            desk.post(check._replace(transaction_id="another"))
+            wait_until(lambda: len(notes.asked) == 1)
+            time.sleep(0.1)
+            assert len(notes.asked) == 1
+            assert len(shell.read("t")) == 1

@@ -33,6 +33,10 @@ MOST_AT_ONCE: Final = 8
 MOST_WAITING: Final = 2000
 #: Seconds for one question: by default a broker asks again after so many.
 LIMIT: Final = 30.0
+#: Seconds in which a question about a decided transaction is not answered. Brokers of 5.x note a decision
+#: up to 3 s after they have confirmed it; answering what they ask until then would deliver twice. If
+#: they have forgotten it in a crash, they ask again later.
+_ECHO: Final = 5.0
 
 
 def check_checker(checker: object, *, background: bool) -> None:
@@ -70,15 +74,30 @@ class _Desk:
         self._limit = limit
         self._lock = threading.Lock()
         self._line: deque[Check] = deque()
-        self._open: set[tuple[str, int]] = set()
+        self._open: set[str] = set()
         #: When each that runs has begun.
-        self._running: dict[tuple[str, int], float] = {}
+        self._running: dict[str, float] = {}
         self._is_closed = False
+        #: When decisions were confirmed, the oldest first.
+        self._decided: dict[str, float] = {}
+
+    def decided(self, key: str) -> None:
+        """A broker has confirmed a decision."""
+        now = time.monotonic()
+        with self._lock:
+            self._decided.pop(key, None)
+            self._decided[key] = now
+            # The newest is never too old, so that this ends.
+            while now - self._decided[oldest := next(iter(self._decided))] > _ECHO:
+                del self._decided[oldest]
+
+    def _is_echo(self, key: str) -> bool:
+        return time.monotonic() - self._decided.get(key, -_ECHO) < _ECHO
 
     def post(self, check: Check) -> None:
         """Take a question."""
         with self._lock:
-            if self._is_closed or check.key in self._open:
+            if self._is_closed or check.key in self._open or self._is_echo(check.key):
                 return
             if len(self._line) >= MOST_WAITING:
                 _log.warning(

@@ -40,9 +40,9 @@ class Check(NamedTuple):
     transaction_id: str
 
     @property
-    def key(self) -> tuple[str, int]:
-        """The half message that it is about; brokers ask again while they have no answer."""
-        return self.address, self.commit_log_offset
+    def key(self) -> str:
+        """The half message that it is about; its offset changes each time a broker asks."""
+        return self.transaction_id
 
 
 class CheckDesk(Protocol):
@@ -50,6 +50,9 @@ class CheckDesk(Protocol):
 
     def post(self, check: Check) -> None:
         """Have it answered, some time and somewhere else."""
+
+    def decided(self, key: str) -> None:
+        """A broker has confirmed a decision: its next questions were asked before."""
 
     def close(self) -> None:
         """Take no more."""
@@ -106,6 +109,13 @@ def verdict(answer: object, check: Check) -> TransactionState:
     return TransactionState.UNKNOWN
 
 
+def note_decided(instance: Instance, group: str, key: str) -> None:
+    """A broker has confirmed a decision on a half message of a group."""
+    desk = instance.check_desks.get(group)
+    if desk is not None:
+        desk.decided(key)
+
+
 def answer_check(instance: Instance, check: Check, state: TransactionState) -> Op[None]:
     """Tell a broker what became of a transaction. Failures are logged: it will ask again."""
     decision = DECISIONS.get(state)
@@ -132,7 +142,9 @@ def answer_check(instance: Instance, check: Check, state: TransactionState) -> O
     except RocketMQError as error:
         problem = error
     else:
-        if reply.code != ResponseCode.SUCCESS:
+        if reply.code == ResponseCode.SUCCESS:
+            note_decided(instance, check.group, check.key)
+        else:
             problem = error_for(reply.code, reply.remark, check.broker)
     if problem is not None:
         _log.warning(

@@ -12,7 +12,7 @@ from typing import Final
 from rocketwire.core.effects import Op, invoke, sleep
 from rocketwire.core.retry import SendMode
 from rocketwire.core.sending.attempt import SendAttempt
-from rocketwire.core.sending.checks import DECISIONS
+from rocketwire.core.sending.checks import DECISIONS, note_decided
 from rocketwire.core.sending.history import SendHistory
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.target import SendTarget
@@ -207,6 +207,10 @@ class TransactionSteps:
         return wanted
 
     @property
+    def _log_offset(self) -> int:
+        return decode_offset_message_id(self.result.offset_message_id).offset
+
+    @property
     def _broker(self) -> str:
         assert self._target is not None
         return self._target.broker
@@ -241,12 +245,16 @@ class TransactionSteps:
             tries -= 1
             address = instance.routes.masters().get(target.broker, target.address)
             try:
-                return (yield from invoke(address, self._request(wanted), deadline))
+                reply = yield from invoke(address, self._request(wanted), deadline)
             except TransportError as error:
                 now = instance.clock()
                 if error.written or not tries or now + _PAUSE >= deadline:
                     raise
                 instance.route_bell.ring()
+            else:
+                if reply.code == ResponseCode.SUCCESS:
+                    note_decided(instance, self._sender.group, self.transaction_id)
+                return reply
             yield from sleep(now + _PAUSE)
 
     def _request(self, wanted: TransactionState) -> Request:
@@ -255,7 +263,7 @@ class TransactionSteps:
             group=self._sender.group,
             topic=self._sender.wire_topic(self._message.topic),
             queue_offset=result.offset,
-            commit_log_offset=decode_offset_message_id(result.offset_message_id).offset,
+            commit_log_offset=self._log_offset,
             decision=DECISIONS[wanted],
             message_id=result.message_id,
             transaction_id=self.transaction_id,
