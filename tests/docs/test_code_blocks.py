@@ -15,7 +15,7 @@ import yaml
 from tests.docs.markdown_blocks import ROOT, blocks_of, commands_of, pages
 
 from rocketwire.cli.application import COMMANDS, app
-from rocketwire.cli.invocation import read_settings_file
+from rocketwire.cli.invocation import read_folder_file
 from rocketwire.embedded import EmbeddedCluster
 
 SOURCES = ROOT / "src"
@@ -191,7 +191,7 @@ def test_settings_and_data_in_the_page_can_be_read(page, tmp_path, monkeypatch):
             tomllib.loads(block.code)
             if block.title.endswith("rocketwire.toml"):
                 (tmp_path / "rocketwire.toml").write_text(block.code)
-                assert read_settings_file(None)
+                assert read_folder_file()
         elif block.language == "json":
             json.loads(block.code)
         elif block.language == "yaml":
