@@ -93,12 +93,10 @@ class AttemptWorld(World):
             next(rest)
             return (yield from _go_on(rest, rest.throw, error))
         if reply.code == 0:
-            sender = self.sender
             finish.stored_all([attempt], reply.arrived)
             is_batch = attempt.batch is not None
             result = result_later(reply.frame, attempt.ids_later, target.queue, is_batch=is_batch)
-            if attempt.history is not None or sender.tells:
-                finish.tell(attempt, reply.frame, reply.arrived, result)
+            finish.leave_order(attempt)
             attempt.release()
             return result
         rest = attempt.operation()

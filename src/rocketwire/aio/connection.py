@@ -30,7 +30,7 @@ from rocketwire.errors import (
 )
 from rocketwire.unreachable import in_words, span, too_slow
 from rocketwire.wire.codes import ResponseCode
-from rocketwire.wire.command import RESPONSE, Command, Request
+from rocketwire.wire.command import RESPONSE, Command, Reply, Request
 from rocketwire.wire.framing import MAX_FRAME
 from rocketwire.wire.session import Session
 
@@ -209,6 +209,7 @@ class Connection(asyncio.Protocol):
             self._line and not self._is_paused and not (transport is None or transport.is_closing())
         ):
             waiter, call = self._line.popitem(last=False)
+            self._last_used = self._clock()  # it was paused, not idle: the peer has just read
             try:
                 if type(call) is Oneway:
                     self.write_oneway(call.request, call.flight)
@@ -268,13 +269,23 @@ class Connection(asyncio.Protocol):
             return
         if stored:
             finish_stored(cast("list[SendWaiter]", stored), now)
-        for waiter, reply in answers:
+        for place, (waiter, reply) in enumerate(answers):
             reply.arrived = now
-            waiter.resume(reply)
+            try:
+                waiter.resume(reply)
+            except BaseException:
+                # A hook ends the program: the others of these bytes are told all the same.
+                self._call_soon(self._resume_all, answers[place + 1 :], now)
+                raise
         for command in asked:
             self._answer(command)
         if self.is_over:
             self._close_if_done()
+
+    def _resume_all(self, answers: list[tuple[Waiter, Reply]], now: float) -> None:
+        for waiter, reply in answers:
+            reply.arrived = now
+            waiter.resume(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Everybody who waits is told at once."""

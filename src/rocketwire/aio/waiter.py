@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rocketwire.core.effects import Invoke, Oneway
 from rocketwire.core.sending import finish
-from rocketwire.core.sending.attempt import RELEASED, SendAttempt
+from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.results import result_later
 from rocketwire.errors import LocalProtocolError, RocketMQError
 from rocketwire.message import SendResult
@@ -89,7 +89,8 @@ class SendWaiter(Waiter):
         if target is not None:
             connection = driver.connections.get(target.address)
             if connection is not None and connection.is_ready:
-                self.takes_frame = True
+                # Hooks want the answer read, which is the operation's business.
+                self.takes_frame = not attempt.sender.tells
                 try:
                     if connection.issue(self, attempt, attempt.deadline, attempt):
                         return
@@ -126,6 +127,7 @@ class SendWaiter(Waiter):
                 self.connection.abandon(self)
             self.attempt.give_up()
         self.is_over = True
+        self.attempt.release()
         return True
 
     def read_result(self) -> SendResult:
@@ -157,11 +159,10 @@ def finish_stored(waiters: list[SendWaiter], now: float) -> None:
         attempts.append(waiter.attempt)
     finish.stored_all(attempts, now)
     for waiter, attempt in zip(waiters, attempts, strict=True):
-        if attempt.history is not None or attempt.sender.tells:
-            finish.tell(attempt, waiter.answer, now, waiter.read_result())
-        # As ``release`` has it: a call costs as much again.
-        attempt.body = b""
-        attempt.message = RELEASED
+        if attempt.history is not None:
+            attempt.history.last = attempt
+            finish.leave_order(attempt)
+        attempt.release()
         waiter.stored()
 
 

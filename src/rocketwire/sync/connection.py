@@ -37,6 +37,8 @@ _READ = 64 * 1024
 _READ_ON = 1024 * 1024
 _JOIN_BELOW = 64 * 1024
 _MAX_IDLE = 60.0
+#: Longer waits than a poll can be asked for go round again.
+_LONGEST_WAIT: Final = 86_400.0
 #: What to wait for; Windows has no poll, nor names for it.
 POLLIN: Final = getattr(select, "POLLIN", 1)
 POLLOUT: Final = getattr(select, "POLLOUT", 4)
@@ -209,9 +211,9 @@ class Connection:
             except BlockingIOError:
                 self._wait(POLLOUT, deadline, some_left=some_left)
                 continue
-            except TimeoutError:
-                if self._is_plain:  # a signal handler of the application has raised it
-                    raise
+            except TimeoutError as error:
+                if self._is_plain:
+                    self._check_timeout(error, written=some_left)
                 raise self._too_slow(some_left=some_left) from None
             except OSError as error:
                 raise ConnectionLostError(
@@ -225,13 +227,25 @@ class Connection:
             some_left = some_left or count > 0
             left = memoryview(left)[count:]
 
+    def _check_timeout(self, error: TimeoutError, *, written: bool) -> None:
+        """What a socket that never waits means by it: the kernel has given the peer up.
+
+        Without a number it is none of the kernel's: a signal handler of the application raised it.
+        """
+        if error.errno is None:
+            raise error
+        raise ConnectionLostError(
+            f"{self.address} closed the connection: {error}", written=written
+        ) from None
+
     def _too_slow(self, *, some_left: bool) -> RequestTimeoutError:
         return RequestTimeoutError(f"{self.address} took no more bytes in time", written=some_left)
 
     def _wait(self, what: int, deadline: float, *, some_left: bool) -> None:
         """Wait until more can be written."""
-        if not wait_for([self], what, deadline - self._clock()):
-            raise self._too_slow(some_left=some_left)
+        while not wait_for([self], what, deadline - self._clock()):
+            if deadline <= self._clock():
+                raise self._too_slow(some_left=some_left)
 
     def read(self, deadline: float) -> Reply:
         """The next answer on this connection, whoever it is for."""
@@ -261,9 +275,9 @@ class Connection:
                 data = self._socket.recv(size)
             except BlockingIOError:
                 continue
-            except TimeoutError:
-                if self._is_plain:  # a signal handler of the application has raised it
-                    raise
+            except TimeoutError as error:
+                if self._is_plain:
+                    self._check_timeout(error, written=True)
                 continue  # the next round says that no time is left
             except OSError as error:
                 raise ConnectionLostError(
@@ -275,7 +289,7 @@ class Connection:
 
     def _is_readable(self, seconds: float) -> bool:
         if self._poll is not None:
-            return bool(self._poll.poll(seconds * 1000))
+            return bool(self._poll.poll(min(seconds, _LONGEST_WAIT) * 1000))
         return bool(wait_for([self], POLLIN, seconds))
 
     def _time_left(self, deadline: float) -> float:
@@ -303,12 +317,13 @@ def wait_for(those: Sequence[W], what: int, seconds: float) -> list[W]:
     seconds = max(0.0, seconds)
     if not hasattr(select, "poll"):  # Windows, where descriptors are not numbered from 0
         readers, writers = (those, []) if what == POLLIN else ([], those)
-        ready = select.select(readers, writers, [], seconds)
-        return [*ready[0], *ready[1]]
+        readable, writable, _ = select.select(readers, writers, [], seconds)
+        return [*readable, *writable]
     poll, by_number = select.poll(), {one.fileno(): one for one in those}
     for number in by_number:
         poll.register(number, what)
-    return [by_number[number] for number, _ in poll.poll(seconds * 1000)]
+    ready = poll.poll(min(seconds, _LONGEST_WAIT) * 1000)
+    return [by_number[number] for number, _ in ready]
 
 
 class Connector:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeVar, assert_never, cast
 
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
 from rocketwire.core.sending import finish
@@ -39,26 +39,39 @@ class Driver:
         Raises:
             SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
         """
-        target = attempt.target
-        if target is None:
-            return self.run(attempt.operation())
+        try:
+            if attempt.target is None:
+                return self.run(attempt.operation())
+            found = self._exchange(attempt)
+            if type(found) is SendResult:
+                return found
+            return self._go_on(attempt.operation(), found)
+        except BaseException:
+            finish.leave_order(attempt)  # an interrupt may come at any moment
+            raise
+
+    def _exchange(self, attempt: SendAttempt) -> SendResult | Reply | RocketMQError:
+        """Write an attempt and read its answer: the result if it is stored, or what came instead."""
         pool = self._pool
         try:
-            connection = pool.take(target.address, attempt.deadline, attempt.began)
+            connection = pool.take(attempt.where.address, attempt.deadline, attempt.began)
             try:
                 answer = connection.exchange(attempt)
             except BaseException:
                 connection.close()
                 raise
+            pool.give_back(connection)
+            if type(answer) is bytes:
+                if not attempt.sender.tells:
+                    return finish.stored(attempt, answer, connection.used_at)
+                answer = Reply(answer)  # hooks want it read, which is the operation's business
+                answer.arrived = connection.used_at
         except RocketMQError as error:
-            return self._go_on(attempt.operation(), error)
+            return error
         except BaseException:  # the thread is interrupted: the send ends where it stands
             attempt.give_up()
             raise
-        pool.give_back(connection)
-        if type(answer) is bytes:
-            return finish.stored(attempt, answer, connection.used_at)
-        return self._go_on(attempt.operation(), answer)
+        return cast("Reply", answer)
 
     def send_oneway(self, attempt: SendAttempt) -> None:
         """Write an attempt that gets no answer.
@@ -66,29 +79,43 @@ class Driver:
         Raises:
             SendFailedError: it could not even be written.
         """
-        sender, target = attempt.sender, attempt.target
-        if target is None:
-            self.run(sender.oneway(attempt))
-            return
         try:
-            connection = self._pool.take(target.address, attempt.deadline, attempt.began)
+            if attempt.target is None:
+                self.run(attempt.sender.oneway(attempt))
+                return
+            error = self._write_oneway(attempt)
+            if error is None:
+                finish.written_oneway(attempt, self._clock())
+            else:
+                self._go_on(attempt.sender.oneway(attempt), error)
+        except BaseException:
+            finish.leave_order(attempt)
+            raise
+
+    def _write_oneway(self, attempt: SendAttempt) -> RocketMQError | None:
+        pool = self._pool
+        try:
+            connection = pool.take(attempt.where.address, attempt.deadline, attempt.began)
             try:
                 connection.write_oneway(attempt, attempt.deadline, None)
             except BaseException:
                 connection.close()
                 raise
+            pool.give_back(connection)
         except RocketMQError as error:
-            self._go_on(sender.oneway(attempt), error)
-            return
+            return error
         except BaseException:
             attempt.give_up()
             raise
-        self._pool.give_back(connection)
-        finish.written_oneway(attempt, connection.used_at)
+        return None
 
     def _go_on(self, operation: Op[T], answer: object) -> T:
         """Run an operation whose first effect was done already, and came to this."""
-        next(operation)
+        try:
+            next(operation)
+        except BaseException:
+            operation.close()
+            raise
         is_error = isinstance(answer, RocketMQError)
         return self._run(operation, operation.throw if is_error else operation.send, answer)
 

@@ -91,6 +91,7 @@ class SingleDelivery(SendWaiter, Delivery):
     def refuse(self, error: Exception) -> None:
         """The background does not run: the message is not sent."""
         self.attempt.give_up()
+        self.attempt.release()
         self.is_over = True
         self.settled(None, error)
 

@@ -210,10 +210,17 @@ class SendAttempt:
         """Let go of the content: a caller that keeps the delivery does not keep the body."""
         self.body = b""
         self.message = RELEASED
+        if self.batch is not None:
+            self.batch.messages = ()
+        last = None if self.history is None else self.history.last
+        if last is not None and last is not self:
+            last.body = b""
+            last.message = RELEASED
 
     def give_up(self) -> None:
         """End the send where it stands: tell the fault table, the order of its keys and hooks."""
-        rest = self.operation()
+        sender = self.sender
+        rest = sender.oneway(self) if self.mode is SendMode.ONEWAY else sender.operation(self)
         with suppress(RocketMQError):
             next(rest)
         rest.close()

@@ -325,8 +325,10 @@ class Accumulator:
             self._end(batch, error)
 
     def _end(self, batch: OpenBatch, error: Exception) -> None:
-        for slot in batch.slots.values():
-            self._sender.order.leave(slot, error)  # those of messages that went have left
+        # Slots of messages that went have left; messages that were only taken back fail no other.
+        wanted = {batch.messages[place].sharding_key for place in batch.places()}
+        for key, slot in batch.slots.items():
+            self._sender.order.leave(slot, error if key in wanted else None)
         kind, after = batch.kind, None
         with self._lock:
             if not batch.is_closed:

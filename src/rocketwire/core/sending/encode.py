@@ -125,7 +125,8 @@ class Encoder:
             InvalidMessageError: it breaks a rule.
         """
         fields = None
-        if message.topic in known_topics and 0 < len(message.body) <= self._max_size:
+        topic = message.topic
+        if type(topic) is str and topic in known_topics and 0 < len(message.body) <= self._max_size:
             fields = encode_ordinary(message)
         if fields is None:
             check_message(message, self._max_size)
@@ -167,7 +168,7 @@ class Encoder:
         if self._namespace or set(map(type, messages)) != _MESSAGES:
             return None
         topic = messages[0].topic
-        if topic not in known_topics or topic.startswith(RETRY_PREFIX):
+        if type(topic) is not str or topic not in known_topics or topic.startswith(RETRY_PREFIX):
             return None
         sizes = [len(m.body) if m.topic == topic else 0 for m in messages]
         if min(sizes) == 0 or max(sizes) > self._max_size:

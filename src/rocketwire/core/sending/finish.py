@@ -9,22 +9,23 @@ from rocketwire.core.sending.history import SendHistory
 from rocketwire.core.sending.results import result_later
 from rocketwire.core.stats import bucket_of
 from rocketwire.message import SendResult
-from rocketwire.wire.command import Reply
 
 
 def stored(attempt: SendAttempt, answer: bytes, now: float) -> SendResult:
-    """A broker has said at ``now`` that it stored an attempt; ``answer`` is the frame."""
+    """A broker has said at ``now`` that it stored an attempt; ``answer`` is the frame.
+
+    Not for senders whose hooks want to hear of it (``Sender.tells``): those need the answer read, so
+    they go on with the operation.
+    """
     sender, target = attempt.sender, attempt.where
     counters = sender.counters
     sender.instance.faults.answered(attempt, now)
     counters.of(target.broker).answered(now - attempt.began)
     counters.add(1, len(attempt.body), attempt.count)
-    result = result_later(
-        answer, attempt.ids_later, target.queue, is_batch=attempt.batch is not None
-    )
-    if attempt.history is not None or sender.tells:
-        tell(attempt, answer, now, result)
-    return result
+    if attempt.history is not None:
+        attempt.history.last = attempt
+        leave_order(attempt)
+    return result_later(answer, attempt.ids_later, target.queue, is_batch=attempt.batch is not None)
 
 
 def stored_all(attempts: Sequence[SendAttempt], now: float) -> None:
@@ -58,18 +59,12 @@ def stored_all(attempts: Sequence[SendAttempt], now: float) -> None:
     sender.counters.add(sends, size, count)
 
 
-def tell(attempt: SendAttempt, answer: bytes, now: float, result: SendResult) -> None:
-    """Tell the order of keys and the hooks of an attempt that was stored."""
-    sender, history = attempt.sender, attempt.history
-    if history is None:
-        history = SendHistory(attempt.began)
-    history.last = attempt
-    if sender.tells:
-        history.reply = Reply(answer)
-        history.stored(attempt, now, result)
-    for slot in history.slots:
-        sender.order.leave(slot)
-    history.tell(attempt, now, result, None)
+def leave_order(attempt: SendAttempt) -> None:
+    """Let the next sends of its sharding keys go; harmless where that was done before."""
+    history = attempt.history
+    if history is not None:
+        for slot in history.slots:
+            attempt.sender.order.leave(slot)
 
 
 def written_oneway(attempt: SendAttempt, now: float) -> None:

@@ -38,8 +38,6 @@ class SendHistory:
         self.error: RocketMQError | None = None
         #: A result that was stored less safely than asked for, in case nothing better comes.
         self.kept: SendResult | None = None
-        #: What is known of a send that its caller gave up.
-        self.given_up: SendFailedError | None = None
         #: Its slots in the order of its sharding keys.
         self.slots: tuple[KeySlot, ...] = ()
         #: Whether it must not be sent again once it may be stored.

@@ -310,6 +310,7 @@ def send_oneway(sender: Sender, attempt: SendAttempt) -> Op[None]:
     if history is None:
         history = attempt.history = SendHistory(attempt.began)
     error: Exception | None = None
+    given_up: SendFailedError | None = None
     try:
         if attempt.target is None:
             yield from _wait_for_keys(sender, attempt, history)
@@ -318,12 +319,14 @@ def send_oneway(sender: Sender, attempt: SendAttempt) -> Op[None]:
         error = failed
         raise
     except GeneratorExit:
-        error = _given_up(sender, history)
+        given_up = _given_up(sender, history)
+        if given_up.outcome is not Outcome.NOT_SENT:
+            error = given_up
         raise
     finally:
         for slot in history.slots:
             sender.order.leave(slot, error)
-        history.tell(attempt, sender.instance.clock(), None, error)
+        history.tell(attempt, sender.instance.clock(), None, error or given_up)
 
 
 def _write_oneway(sender: Sender, attempt: SendAttempt, history: SendHistory) -> Op[None]:

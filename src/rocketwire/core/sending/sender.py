@@ -130,14 +130,14 @@ class Sender:
         else:
             self.encoder.batch(attempt, as_batch(message))
             is_keyed = bool(attempt.sharding_keys)
-        if self._announces:
-            self.announce(attempt.messages)
         if is_keyed or queue is not None or selector is not None or not self._is_usual:
             attempt.place = self._place(attempt, queue, selector, argument)
         elif argument is None:
             attempt.place = None
         else:
             raise _unused(argument)
+        if self._announces:
+            self.announce(attempt.messages)
         if is_keyed:
             self._enter_order(attempt, is_accepted=is_accepted)
         else:
@@ -306,10 +306,11 @@ class Sender:
             return
         try:
             self._begin(attempt, attempt.began)
-        except Exception as error:
+        except BaseException as error:
             for slot in history.slots:
                 self.order.leave(slot)
-            history.tell(attempt, self._clock(), None, error)
+            told = error if isinstance(error, Exception) else None
+            history.tell(attempt, self._clock(), None, told)
             raise
 
     # -- the first attempt ------------------------------------------------------------------
@@ -380,7 +381,7 @@ class Sender:
 
     def is_current(self, attempt: SendAttempt) -> bool:
         """Whether the same queues would be chosen from, as when the attempt was made."""
-        if attempt.place is not None:
+        if attempt.place is not None and attempt.place.is_pinned:
             return True
         plan = self._plans[attempt.mode].get(attempt.message.topic)
         return plan is not None and plan.version == self._watch.version

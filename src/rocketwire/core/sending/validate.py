@@ -43,7 +43,7 @@ def check_message(message: Message, max_size: int) -> None:
         raise InvalidMessageError(
             f"message is a {type(message).__name__}: give a Message, or a list of them"
         )
-    if message.topic not in known_topics:
+    if type(message.topic) is not str or message.topic not in known_topics:
         check_topic(message.topic)
     if not 0 < len(message.body) <= max_size:
         raise InvalidMessageError(_about_size(len(message.body), max_size))
