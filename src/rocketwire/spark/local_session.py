@@ -151,7 +151,8 @@ def _quiet_log_file() -> Path:
 
 
 def _fast_start_options(java: Java) -> list[str]:
-    options = ["-XX:TieredStopAtLevel=1"]
+    # With one compiler Java reserves 48 MB for code, which a session of many queries outgrows.
+    options = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"]
     if java.version >= 19:  # older ones can't keep the archive up to date by themselves
         import pyspark
 

@@ -68,7 +68,12 @@ class SparkPart:
     def _session(self) -> Iterator[SparkSession]:
         begun = time.monotonic()
         self._here.say("Starting Spark (some seconds) ...")
-        settings = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+        settings = {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+            # What readers note of brokers goes with the demo.
+            "spark.local.dir": str(self._folder / "spark"),
+        }
         log = self._folder / "spark.log"
         with spark_session("rocketwire-demo", log=log, config=settings) as spark:
             self._here.say(
