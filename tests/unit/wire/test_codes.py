@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from rocketwire.errors import BrokerError, PermissionDeniedError
-from rocketwire.wire.codes import ResponseCode, error_for
+from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 
 
 def test_a_refused_key_of_4x_is_a_permission_denied():
@@ -27,3 +27,10 @@ def test_a_denied_permission_tells_the_remedy_once_and_survives_pickling():
     for each in (error, again):
         assert str(each).count("check the credentials") == 1
         assert "username cannot be null." in str(each)
+
+
+@pytest.mark.parametrize("codes", [RequestCode, ResponseCode])
+def test_no_code_has_two_names(codes) -> None:
+    assert len(codes.__members__) > 10
+    # An alias is a member of the table under its second name, and not of the list.
+    assert [name for name in codes.__members__ if name not in [c.name for c in codes]] == []
