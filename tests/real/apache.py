@@ -136,7 +136,7 @@ def _java(version: str, options: Sequence[str], folder: Path, role: str) -> list
         "java",
         "-Xms64m",
         "-Xmx256m",
-        "-XX:MaxDirectMemorySize=256m",
+        "-XX:MaxDirectMemorySize=1g",
         *OPENED,
         f"-Duser.home={folder}",
         f"-Djava.io.tmpdir={folder}",
