@@ -208,6 +208,8 @@ class Connection:
                 if not self._is_plain:
                     self._socket.settimeout(self._time_left(deadline))
                 count = self._socket.send(left)
+            except InterruptedError:  # only a signal handler of the application raises it
+                raise
             except BlockingIOError:
                 self._wait(POLLOUT, deadline, some_left=some_left)
                 continue
@@ -273,6 +275,8 @@ class Connection:
                 elif not self._is_readable(left):
                     continue
                 data = self._socket.recv(size)
+            except InterruptedError:  # only a signal handler of the application raises it
+                raise
             except BlockingIOError:
                 continue
             except TimeoutError as error:

@@ -99,17 +99,19 @@ def test_signals_do_not_prolong_a_deadline(pair, size) -> None:
     assert 0 < len(ticks) < 2000
 
 
-def test_what_a_signal_handler_raises_goes_to_the_caller(pair) -> None:
+@pytest.mark.parametrize("error", [TimeoutError, InterruptedError, KeyboardInterrupt])
+@pytest.mark.parametrize("size", [10, 8_000_000], ids=["reading", "writing"])
+def test_what_a_signal_handler_raises_goes_to_the_caller(pair, error, size) -> None:
     connection, _ = pair
-    attempt = attempt_of(b"x", 30.0)
+    attempt = attempt_of(b"x" * size, 30.0)
 
     def alarm(*_: object) -> None:
-        raise TimeoutError("the application's own")
+        raise error("the application's own")
 
     before = signal.signal(signal.SIGALRM, alarm)
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
-        with pytest.raises(TimeoutError, match="the application's own"):
+        with pytest.raises(error, match="the application's own"):
             connection.exchange(attempt)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
