@@ -37,6 +37,7 @@ LIMIT: Final = 30.0
 #: seen to ask for some seconds after they had confirmed a decision; an answer would deliver twice. If they
 #: have forgotten it in a crash, they ask again later.
 _ECHO: Final = 5.0
+_DECISIONS: Final = (TransactionState.COMMITTED, TransactionState.ROLLED_BACK)
 
 
 def check_checker(checker: object, *, background: bool) -> None:
@@ -83,13 +84,22 @@ class _Desk:
 
     def decided(self, key: str) -> None:
         """A broker has confirmed a decision."""
-        now = time.monotonic()
+        with self._lock:
+            self._note_decision(key)
+
+    def undecided(self, key: str) -> None:
+        """A broker has not confirmed a decision: its next question is to be answered."""
         with self._lock:
             self._decided.pop(key, None)
-            self._decided[key] = now
-            # The newest is never too old, so that this ends.
-            while now - self._decided[oldest := next(iter(self._decided))] > _ECHO:
-                del self._decided[oldest]
+
+    def _note_decision(self, key: str) -> None:
+        """Keep when a transaction was decided. The lock is held."""
+        now = time.monotonic()
+        self._decided.pop(key, None)
+        self._decided[key] = now
+        # The newest is never too old, so that this ends.
+        while now - self._decided[oldest := next(iter(self._decided))] > _ECHO:
+            del self._decided[oldest]
 
     def _is_echo(self, key: str) -> bool:
         return time.monotonic() - self._decided.get(key, -_ECHO) < _ECHO
@@ -136,8 +146,12 @@ class _Desk:
 
     def _done(self, check: Check, answer: object) -> Check | None:
         """A checker has answered; the next question, if there is one."""
+        state = verdict(answer, check)
         with self._lock:
             elapsed = time.monotonic() - self._running.pop(check.key)
+            if state in _DECISIONS and elapsed <= self._limit:
+                # Before the broker has heard it: it may ask again meanwhile, and would hear it twice.
+                self._note_decision(check.key)
             self._open.discard(check.key)
             following = self._take()
             is_closed = self._is_closed
@@ -150,7 +164,7 @@ class _Desk:
                 self._limit,
             )
         elif not is_closed:
-            self._settle(check, verdict(answer, check))
+            self._settle(check, state)
         return following
 
     def _failed(self, check: Check, error: BaseException) -> None:

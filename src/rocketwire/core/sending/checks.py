@@ -54,6 +54,9 @@ class CheckDesk(Protocol):
     def decided(self, key: str) -> None:
         """A broker has confirmed a decision: its next questions were asked before."""
 
+    def undecided(self, key: str) -> None:
+        """A broker has not confirmed a decision: its next question is to be answered."""
+
     def close(self) -> None:
         """Take no more."""
 
@@ -147,6 +150,9 @@ def answer_check(instance: Instance, check: Check, state: TransactionState) -> O
         else:
             problem = error_for(reply.code, reply.remark, check.broker)
     if problem is not None:
+        desk = instance.check_desks.get(check.group)
+        if desk is not None:
+            desk.undecided(check.key)
         _log.warning(
             "%s has not confirmed the answer %s to its check of transaction %s (%s); it asks again",
             check.broker,
