@@ -14,7 +14,13 @@ from tests.real.running import unique
 from rocketwire import Consumer, Message, Producer, Reader, Reply, TransactionState
 
 #: How soon, and how often, brokers ask for open transactions, in ms.
-CHECKS = {"transactionCheckInterval": "1000", "transactionTimeOut": "1000"}
+#: Brokers of 5.x note decisions in batches, by default every 3 s: asking more often than that, they ask about what
+#: is decided, and deliver what is committed again.
+CHECKS = {
+    "transactionCheckInterval": "1000",
+    "transactionTimeOut": "1000",
+    "transactionOpBatchInterval": "100",
+}
 
 
 @pytest.fixture

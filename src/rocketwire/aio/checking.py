@@ -33,9 +33,9 @@ MOST_AT_ONCE: Final = 8
 MOST_WAITING: Final = 2000
 #: Seconds for one question: by default a broker asks again after so many.
 LIMIT: Final = 30.0
-#: Seconds in which a question about a decided transaction is not answered. Brokers of 5.x were
-#: seen to ask for some seconds after they had confirmed a decision; an answer would deliver twice. If they
-#: have forgotten it in a crash, they ask again later.
+#: Seconds in which a question about a decided transaction is not answered. Brokers of 5.x note decisions in
+#: batches, and ask about what is decided until then; an answer would deliver twice. If they have forgotten
+#: it in a crash, they ask again later.
 _ECHO: Final = 5.0
 _DECISIONS: Final = (TransactionState.COMMITTED, TransactionState.ROLLED_BACK)
 
