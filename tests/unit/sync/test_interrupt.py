@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+#: Shells make programs that they start in the background deaf to Ctrl-C, and their children with them.
+HEARING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 BLOCKING = """
 import sys, time
 from rocketwire import Consumer, Message, Producer
@@ -54,7 +56,10 @@ with EmbeddedCluster(brokers=1) as cluster:
 @pytest.mark.parametrize("program", [BLOCKING, ASYNCIO], ids=["blocking", "asyncio"])
 def test_ctrl_c_says_what_it_waits_for_and_a_second_one_gives_it_up(program):
     with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", HEARING + program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             assert process.stdout.readline() == "handling\n"
