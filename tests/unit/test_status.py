@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -235,8 +236,10 @@ def test_only_a_status_file_is_replaced_or_deleted(
 def test_what_takes_the_place_of_a_status_file_is_left_alone(tmp_path: Path) -> None:
     path, look = tmp_path / "status.json", Look()
     file = written(path, look)
-    path.unlink()
-    path.mkdir()
+    while not path.is_dir():  # the file may be written again between the two
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
     calls = look.calls
     while look.calls < calls + 2:
         time.sleep(0.01)
