@@ -114,19 +114,6 @@ class FaultTable:
                 entry.trial_flight = flight
                 self.watch.version += 1
 
-    def written_all(self, flights: Sequence[Flight]) -> None:
-        """Attempts were written, as if ``Flight.written`` one by one.
-
-        Each of them has its moment and its allowance already; the first is the oldest. Under one
-        lock for all: a lock for each costs more than all the rest of it.
-        """
-        watch = self.watch
-        at = flights[0].written_at + watch.patience
-        with self._lock:
-            for flight in flights:
-                flight.entry.flights[flight] = None
-            watch.at = min(watch.at, at)
-
     def answered(self, flight: Flight, now: float) -> None:
         """A good reply was read at ``now``."""
         entry, written_at = flight.entry, flight.written_at

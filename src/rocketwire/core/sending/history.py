@@ -22,7 +22,6 @@ class SendHistory:
         "attempts",
         "began",
         "error",
-        "given_up",
         "is_unrepeatable",
         "kept",
         "last",

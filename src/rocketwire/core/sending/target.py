@@ -103,12 +103,11 @@ class TopicPlan:
     """What holds for every message of a topic, as long as nothing changes."""
 
     __slots__ = (
-        "first_cap", "first_share", "fresh_until", "in_turn", "queues", "route", "topic", "version",
+        "first_cap", "first_share", "fresh_until", "in_turn", "route", "topic", "version",
     )  # fmt: skip
 
     def __init__(self, route: TopicEntry, queues: TopicQueues, version: int) -> None:
         self.route = route
-        self.queues = queues
         #: As users say it, which is how round-robin positions are counted.
         self.topic = queues.topic
         #: The fault table's, when the plan was made.
