@@ -40,6 +40,7 @@ class Target:
 def _embedded() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(brokers=2) as cluster:
         yield cluster
+        assert cluster.clock.ahead == 0, "a test put the clock forward that all tests share"
 
 
 @pytest.fixture(

@@ -24,9 +24,17 @@ from rocketwire import (
     Producer,
     TopicNotFoundError,
 )
+from rocketwire.embedded import EmbeddedCluster
 
 #: Apache's brokers bring a message back some seconds late.
 BACK = 25.0
+
+
+@pytest.fixture(scope="module")
+def _embedded() -> Iterator[EmbeddedCluster]:
+    """A cluster of these tests alone: they put its clock forward."""
+    with EmbeddedCluster(brokers=2) as cluster:
+        yield cluster
 
 
 @pytest.fixture
