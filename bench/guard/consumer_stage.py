@@ -23,10 +23,10 @@ from bench.guard.stage import (
 from rocketwire import AsyncConsumer
 from rocketwire.aio.connection import Connection
 from rocketwire.consumer_config import ConsumerConfig
-from rocketwire.core.group import Group
-from rocketwire.core.process_queue import ProcessQueue
-from rocketwire.core.pull import ALL
-from rocketwire.core.pull_loop import begin_pulling
+from rocketwire.core.group.membership import Group
+from rocketwire.core.group.process_queue import ProcessQueue
+from rocketwire.core.group.pull_loop import begin_pulling
+from rocketwire.core.reading.pull import ALL
 from rocketwire.hooks import HookSet
 from rocketwire.message import MessageQueue
 from rocketwire.registry import make_config
@@ -103,7 +103,7 @@ class ConsumerStage:
         )
         self._connection.connection_made(cast("Any", MemoryTransport(self.wire)))
         driver.connections[ADDRESS] = self._connection
-        self._held = ProcessQueue(MessageQueue(TOPIC, "broker-a", 0), 0, group.make_bell())
+        self._held = ProcessQueue(MessageQueue(TOPIC, "broker-a", 0), 0, group.make_wake_up())
         begin_pulling(group, self._held)
 
     async def turn(self) -> None:

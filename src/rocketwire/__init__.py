@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rocketwire.aio.reader import AsyncReader
     from rocketwire.aio.simple_consumer import AsyncReceivedMessage, AsyncSimpleConsumer
     from rocketwire.aio.transaction import AsyncTransaction
-    from rocketwire.core.send_back import Retry
+    from rocketwire.core.group.send_back import Retry
     from rocketwire.sync.consumer import Consumer
     from rocketwire.sync.producer import Producer
     from rocketwire.sync.reader import Reader
@@ -69,7 +69,7 @@ _LAZY = {
     "Producer": "rocketwire.sync.producer",
     "Reader": "rocketwire.sync.reader",
     "ReceivedMessage": "rocketwire.sync.simple_consumer",
-    "Retry": "rocketwire.core.send_back",
+    "Retry": "rocketwire.core.group.send_back",
     "SimpleConsumer": "rocketwire.sync.simple_consumer",
     "Transaction": "rocketwire.sync.transaction",
 }

@@ -1,6 +1,6 @@
 """Every number of the fault policy, as one frozen value.
 
-What the numbers mean to a broker is decided by ``core/faults.py`` and its neighbours; here they
+What the numbers mean to a broker is decided by ``core/faults/table.py`` and its neighbours; here they
 are only named, given their defaults and checked. The cap of a single attempt is not among them:
 it is the producer's ``attempt_timeout``.
 """

@@ -102,7 +102,7 @@ def join_group(instance: Instance, group: str) -> None:
                 "share the producer, or give it another group or client_id"
             )
         instance.producer_groups.add(group)
-    instance.heartbeat_bell.ring()
+    instance.heartbeat_wake_up.wake()
 
 
 def leave_group(instance: Instance, group: str) -> None:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
+from rocketwire.core.faults.selection import Counters as Positions
 from rocketwire.core.instance import Instance
-from rocketwire.core.selection import Counters as Positions
 from rocketwire.core.sending.sender import Sender
-from rocketwire.core.stats import ProducerStats
+from rocketwire.core.sending.stats import ProducerStats
 from rocketwire.hooks import HookSet
 from rocketwire.registry import join_group, leave_group
 
 if TYPE_CHECKING:
-    from rocketwire.core.trace import Tracer
+    from rocketwire.core.sending.trace import Tracer
     from rocketwire.status import Status, StatusFile
     from rocketwire.telemetry import Telemetry
 
@@ -149,7 +149,7 @@ class _Trace:
     """A tracer with the sender of its messages."""
 
     def __init__(self, config: ProducerConfig, instance: Instance, positions: Positions) -> None:
-        from rocketwire.core.trace import Tracer, trace_settings
+        from rocketwire.core.sending.trace import Tracer, trace_settings
 
         self._instance = instance
         self.tracer: Tracer = Tracer(
@@ -167,7 +167,7 @@ class _Trace:
         return self.ship()
 
     def ship(self) -> Op[None]:
-        from rocketwire.core.trace import ship_traces
+        from rocketwire.core.sending.trace import ship_traces
 
         return ship_traces(self.tracer, self.sender)
 

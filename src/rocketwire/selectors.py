@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from rocketwire.core.selection import (
+from rocketwire.core.faults.selection import (
     QueueList,
     Selector,
     best_queue,

@@ -23,8 +23,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from rocketwire.core.faults import BrokerHealth
-from rocketwire.core.stats import ProducerStats
+from rocketwire.core.faults.table import BrokerHealth
+from rocketwire.core.sending.stats import ProducerStats
 from rocketwire.version import __version__
 
 _log = logging.getLogger("rocketwire.status")

@@ -12,7 +12,7 @@ from tests.conformance.members import unique_group
 
 from rocketwire import AsyncConsumer, Consumer, Message, Producer
 from rocketwire.aio import group_session
-from rocketwire.core.workload import Workload
+from rocketwire.core.group.workload import Workload
 from rocketwire.embedded import EmbeddedCluster
 
 LIMIT = 30.0
@@ -166,7 +166,7 @@ def test_messages_are_handed_out_again_if_returning_them_fails(
         seen.append(message.text)
         if len(seen) == 1:
             step = "_tell" if options else "send_back"
-            monkeypatch.setattr(f"rocketwire.core.send_back.{step}", die_once)
+            monkeypatch.setattr(f"rocketwire.core.group.send_back.{step}", die_once)
             raise ValueError("the first time")
         one.stop()
 

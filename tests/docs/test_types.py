@@ -39,7 +39,7 @@ EXPECTED = [
     "str",
     "rocketwire.message.SendResult",
     "list[rocketwire.message.SendResult | rocketwire.errors.RocketMQError]",
-    "tuple[rocketwire.core.fault_entries.BrokerHealth, ...]",
+    "tuple[rocketwire.core.faults.entries.BrokerHealth, ...]",
     "tuple[tuple[str, str, int, fallback=rocketwire.message.MessageQueue], ...]",
     "datetime.datetime",
     "rocketwire.message.SendResult",

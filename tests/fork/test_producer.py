@@ -113,9 +113,9 @@ def test_locks_that_other_threads_hold_at_the_fork_do_not_stop_the_child(
         instance.lock,
         instance.faults._lock,
         instance.routes._lock,
-        instance.route_bell._lock,
-        instance.probe_bell._lock,
-        instance.heartbeat_bell._lock,
+        instance.route_wake_up._lock,
+        instance.probe_wake_up._lock,
+        instance.heartbeat_wake_up._lock,
     ]
     held, release = threading.Event(), threading.Event()
 

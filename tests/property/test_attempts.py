@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.unit.core.world import World, route_of
 
 from rocketwire.core.effects import Invoke, Op
-from rocketwire.core.faults import FaultTable
-from rocketwire.core.retry import SendMode
+from rocketwire.core.faults.table import FaultTable
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.results import result_later
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.errors import InvalidMessageError, RocketMQError, SendFailedError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, SendResult

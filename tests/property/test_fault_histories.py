@@ -17,8 +17,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from rocketwire.core.fault_judgement import LOOK_AGAIN
-from rocketwire.core.selection import TopicQueues
+from rocketwire.core.faults.judgement import LOOK_AGAIN
+from rocketwire.core.faults.selection import TopicQueues
 from rocketwire.errors import Outcome, SendTimeoutError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.testing.fault_lab import FaultLab

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from rocketwire.columns.decode import RecordDecoder
 from rocketwire.columns.schema import ALL_SCHEMA
 from rocketwire.columns.walk import PullBody
-from rocketwire.core.handling import Failure, describe, wanted_retry
-from rocketwire.core.pull import ALL, read_pull
+from rocketwire.core.group.handling import Failure, describe, wanted_retry
+from rocketwire.core.reading.pull import ALL, read_pull
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import STORED_FIELDS, StoredMessage

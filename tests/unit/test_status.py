@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rocketwire import status as module
-from rocketwire.core.faults import BrokerHealth
-from rocketwire.core.stats import Counters
+from rocketwire.core.faults.table import BrokerHealth
+from rocketwire.core.sending.stats import Counters
 from rocketwire.status import StatusFile, is_alive, make_status, read_statuses
 
 

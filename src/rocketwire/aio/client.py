@@ -19,7 +19,7 @@ from rocketwire.aio.links import links_of
 from rocketwire.aio.upkeep import Upkeep
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
-from rocketwire.core.producer_requests import answer
+from rocketwire.core.sending.broker_requests import answer
 from rocketwire.errors import ClientClosedError
 from rocketwire.registry import join_instance, leave_instance
 

@@ -21,13 +21,8 @@ from typing import Any, Final, Self, cast
 from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.group_session import GroupSession
 from rocketwire.consumer_config import ConsumerConfig
-from rocketwire.core import group_view
-from rocketwire.core.consume_trace import ConsumeTracer
-from rocketwire.core.consumer_stats import ConsumerStats
-from rocketwire.core.filters import message_filter
-from rocketwire.core.group import Group
-from rocketwire.core.group_upkeep import give_up_waiting
-from rocketwire.core.handling import (
+from rocketwire.core.group import view as group_view
+from rocketwire.core.group.handling import (
     Failure,
     cancelled,
     error_of,
@@ -36,11 +31,16 @@ from rocketwire.core.handling import (
     trace_code,
     wanted_retry,
 )
-from rocketwire.core.pull import TagFilter
-from rocketwire.core.replying import replies_in, send_reply
-from rocketwire.core.send_back import Retry
+from rocketwire.core.group.membership import Group
+from rocketwire.core.group.replying import replies_in, send_reply
+from rocketwire.core.group.send_back import Retry
+from rocketwire.core.group.stats import ConsumerStats
+from rocketwire.core.group.trace import ConsumeTracer
+from rocketwire.core.group.upkeep import give_up_waiting
+from rocketwire.core.group.workload import Work, Workload
+from rocketwire.core.reading.filters import message_filter
+from rocketwire.core.reading.pull import TagFilter
 from rocketwire.core.sending.validate import check_topic
-from rocketwire.core.workload import Work, Workload
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.hooks import HookSet
 from rocketwire.message import MessageQueue

@@ -17,15 +17,15 @@ from weakref import WeakKeyDictionary
 
 from rocketwire.aio.driver import Driver, Run
 from rocketwire.core.effects import Op
-from rocketwire.core.group import Group
-from rocketwire.core.group_offsets import keep_commits
-from rocketwire.core.group_requests import answer
-from rocketwire.core.group_upkeep import join, keep_heartbeats, leave
+from rocketwire.core.group.membership import Group
+from rocketwire.core.group.offsets import keep_commits
+from rocketwire.core.group.queue_locks import keep_locks
+from rocketwire.core.group.rebalance import keep_rebalancing
+from rocketwire.core.group.requests import answer
+from rocketwire.core.group.send_back import Retry, keep_watch, return_work
+from rocketwire.core.group.upkeep import join, keep_heartbeats, leave
+from rocketwire.core.group.workload import Work
 from rocketwire.core.instance import Instance
-from rocketwire.core.queue_locks import keep_locks
-from rocketwire.core.rebalance import keep_rebalancing
-from rocketwire.core.send_back import Retry, keep_watch, return_work
-from rocketwire.core.workload import Work
 from rocketwire.errors import ConfigError
 
 _log = logging.getLogger("rocketwire.consumer")

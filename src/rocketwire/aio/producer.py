@@ -27,18 +27,18 @@ from rocketwire.aio.transaction import AsyncTransaction
 from rocketwire.aio.waiter import SendWaiter
 from rocketwire.config import ProducerConfig
 from rocketwire.core.admin import create_topic
-from rocketwire.core.faults import BrokerHealth
+from rocketwire.core.faults.selection import RoundRobinCounter, Selector
+from rocketwire.core.faults.table import BrokerHealth
 from rocketwire.core.lookup import locate_topic
-from rocketwire.core.retry import SendMode
-from rocketwire.core.selection import RoundRobinCounter, Selector
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import Check, answer_check
 from rocketwire.core.sending.flush import done_callback
 from rocketwire.core.sending.recall import recall
 from rocketwire.core.sending.requests import check_request, request
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.send_many import ManySender
 from rocketwire.core.sending.sender import Sender
-from rocketwire.core.stats import ProducerStats
+from rocketwire.core.sending.stats import ProducerStats
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState

@@ -9,11 +9,8 @@ from typing import Any
 
 from rocketwire.aio.client import AsyncClient
 from rocketwire.config import ReaderConfig
-from rocketwire.core import pull
-from rocketwire.core.expected import Expected, check_expected
-from rocketwire.core.filters import check_filter, message_filter
-from rocketwire.core.pull import Fetched, TagFilter, tag_filter
-from rocketwire.core.read_arguments import (
+from rocketwire.core.reading import pull
+from rocketwire.core.reading.arguments import (
     check_fetch,
     check_id,
     check_key,
@@ -21,7 +18,10 @@ from rocketwire.core.read_arguments import (
     check_reading,
     check_topic,
 )
-from rocketwire.core.reading import Position, Reading
+from rocketwire.core.reading.expected import Expected, check_expected
+from rocketwire.core.reading.filters import check_filter, message_filter
+from rocketwire.core.reading.pull import Fetched, TagFilter, tag_filter
+from rocketwire.core.reading.topics import Position, Reading
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.registry import make_config

@@ -12,10 +12,10 @@ from rocketwire.aio.delivery import BatchedDelivery, Delivery, SingleDelivery, i
 from rocketwire.aio.driver import Driver
 from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.config import AutoBatch
-from rocketwire.core.retry import SendMode
-from rocketwire.core.selection import Selector
+from rocketwire.core.faults.selection import Selector
 from rocketwire.core.sending.collect import Accumulator
 from rocketwire.core.sending.flush import no_room
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.message import Message, MessageQueue
 

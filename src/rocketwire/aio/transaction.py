@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from rocketwire.aio.driver import Driver
 from rocketwire.core.effects import Op
-from rocketwire.core.retry import SendMode
 from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.transactions import TransactionSteps
 from rocketwire.errors import TransactionError

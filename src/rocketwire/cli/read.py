@@ -21,7 +21,7 @@ from rocketwire.setting_values import seconds
 from rocketwire.stored_message import StoredMessage
 
 if TYPE_CHECKING:
-    from rocketwire.core.reading import Position
+    from rocketwire.core.reading.topics import Position
     from rocketwire.sync.reader import Reader
 
 app = typer.Typer(add_completion=False)

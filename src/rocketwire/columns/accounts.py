@@ -13,7 +13,7 @@ from typing import Final
 
 from rocketwire.columns.inside import ClientParts
 from rocketwire.columns.walk import PullBody
-from rocketwire.core.pull import ALL, TagFilter, is_compacted
+from rocketwire.core.reading.pull import ALL, TagFilter, is_compacted
 from rocketwire.errors import RemoteProtocolError, RocketMQError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.lazy_message import cut, whole_records

@@ -16,8 +16,8 @@ from typing import Final, cast
 from rocketwire.columns.encode import Frame, Single
 from rocketwire.columns.inside import ClientParts
 from rocketwire.columns.property_text import LENGTH_SIZE
-from rocketwire.core.retry import is_retryable
 from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.retry import is_retryable
 from rocketwire.core.sending.sender import Sender
 from rocketwire.errors import (
     Outcome,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rocketwire.core.effects import Op
+from rocketwire.core.faults.selection import RoundRobinCounter
 from rocketwire.core.instance import Instance
-from rocketwire.core.selection import RoundRobinCounter
 from rocketwire.core.sending.sender import Sender
 from rocketwire.sync.client import BlockingClient
 from rocketwire.sync.connection import Connection, Pool

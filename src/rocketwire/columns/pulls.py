@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rocketwire.core.instance import Instance
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.pull import TagFilter, pull_request
+from rocketwire.core.reading.pull import TagFilter, pull_request
 from rocketwire.message import MessageQueue
 from rocketwire.wire import headers
 from rocketwire.wire.codes import PullFlag, RequestCode

@@ -19,9 +19,9 @@ from rocketwire.columns.row_ids import NumberedIds
 from rocketwire.columns.rows import BadRows
 from rocketwire.columns.schema import check_written_schema, select_columns
 from rocketwire.columns.writer import TableWriter
-from rocketwire.core.expected import Expected, check_expected, complete_queues
-from rocketwire.core.pull import tag_filter
-from rocketwire.core.reading import Position, resolve
+from rocketwire.core.reading.expected import Expected, check_expected, complete_queues
+from rocketwire.core.reading.pull import tag_filter
+from rocketwire.core.reading.topics import Position, resolve
 from rocketwire.core.together import run_together
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue

@@ -14,13 +14,13 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rocketwire.config import ClientConfig, Credentials
-from rocketwire.core.bell import Bell
-from rocketwire.core.fault_entries import RandomSource
-from rocketwire.core.faults import FaultTable
+from rocketwire.core.faults.entries import RandomSource
+from rocketwire.core.faults.table import FaultTable
 from rocketwire.core.naming import without_namespace
 from rocketwire.core.presence import Presence
-from rocketwire.core.replies import Replies
 from rocketwire.core.routes import RouteChange, RouteTable
+from rocketwire.core.sending.replies import Replies
+from rocketwire.core.wake_up import WakeUp
 from rocketwire.errors import ConfigError
 from rocketwire.hooks import BrokerEvent, HookSet, RouteEvent, call_hooks
 from rocketwire.wire.acl import sign
@@ -75,9 +75,9 @@ class Instance:
             probing=config.background,
         )
         #: Rung by senders to make the background come at once.
-        self.route_bell = Bell(surroundings.make_lock())
-        self.probe_bell = Bell(surroundings.make_lock())
-        self.heartbeat_bell = Bell(surroundings.make_lock())
+        self.route_wake_up = WakeUp(surroundings.make_lock())
+        self.probe_wake_up = WakeUp(surroundings.make_lock())
+        self.heartbeat_wake_up = WakeUp(surroundings.make_lock())
         self.ids = self._make_ids()
         self.name_servers = config.name_servers
         self._first_server = int(surroundings.random.random() * len(config.name_servers))
@@ -201,7 +201,7 @@ class Instance:
                 left = until - self.clock()
                 until = at + left if isfinite(left) else None
             call_hooks(self.hooks.broker_isolated, BrokerEvent(at, broker, why, until))
-        self.probe_bell.ring()
+        self.probe_wake_up.wake()
 
     def _returned(self, broker: str, why: str) -> None:
         if self.hooks.broker_returned:

@@ -13,7 +13,7 @@ from rocketwire.core.admin import masters
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import refresh_topic
-from rocketwire.core.retry import what_happened
+from rocketwire.core.sending.retry import what_happened
 from rocketwire.errors import (
     BrokerError,
     ProtocolError,
@@ -122,7 +122,7 @@ def probe(instance: Instance, broker: str) -> Op[None]:
         if not good:
             reason = f"answered {RESPONSE_NAMES[reply.code]} ({reply.code})"
     instance.faults.probe_finished(broker, instance.clock(), latency, good, reason)
-    instance.probe_bell.ring()
+    instance.probe_wake_up.wake()
 
 
 def keep_heartbeats(instance: Instance) -> Op[None]:
@@ -130,17 +130,17 @@ def keep_heartbeats(instance: Instance) -> Op[None]:
     while True:
         heard = yield from heartbeat(instance)
         pause = instance.config.heartbeat_interval if heard else 1.0
-        yield from instance.heartbeat_bell.wait(instance.clock() + pause)
+        yield from instance.heartbeat_wake_up.wait(instance.clock() + pause)
 
 
 def keep_routes(instance: Instance, changed: Callable[[], None]) -> Op[None]:
     """Fresh routes for ever; ``changed`` is called after each round."""
     last = instance.clock()
     while True:
-        rang = yield from instance.route_bell.wait(last + instance.config.route_refresh)
+        rang = yield from instance.route_wake_up.wait(last + instance.config.route_refresh)
         if rang and instance.clock() - last < _SETTLE:
             # Many senders may have met the same dead broker: one question is enough.
-            yield from instance.route_bell.wait(last + _SETTLE)
+            yield from instance.route_wake_up.wait(last + _SETTLE)
         last = instance.clock()
         yield from refresh_routes(instance)
         changed()
@@ -154,7 +154,7 @@ def keep_probing(instance: Instance, start: Callable[[Op[None]], None]) -> Op[No
             instance.faults.probe_started(broker)
             start(probe(instance, broker))
         due = instance.faults.next_probe_at()
-        yield from instance.probe_bell.wait(now + _NEVER if due is None else due)
+        yield from instance.probe_wake_up.wait(now + _NEVER if due is None else due)
 
 
 def say_goodbye(instance: Instance, group: str) -> Op[None]:

@@ -18,10 +18,16 @@ from typing import Any, Final, TypeVar, cast
 from rocketwire.columns.inside import parts_of
 from rocketwire.config import ProducerConfig, ReaderConfig
 from rocketwire.core.effects import Oneway, Op, invoke
-from rocketwire.core.filters import check_filter
 from rocketwire.core.lookup import ask_name_servers, fetch_route
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.pull import TagFilter, address_of, max_offset, min_offset, offset_for_time
+from rocketwire.core.reading.filters import check_filter
+from rocketwire.core.reading.pull import (
+    TagFilter,
+    address_of,
+    max_offset,
+    min_offset,
+    offset_for_time,
+)
 from rocketwire.core.together import run_together
 from rocketwire.errors import (
     BrokerError,

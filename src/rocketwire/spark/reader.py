@@ -12,7 +12,7 @@ from rocketwire.columns.decode import RecordDecoder
 from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
 from rocketwire.columns.inside import parts_of
 from rocketwire.columns.schema import select_columns
-from rocketwire.core.filters import message_filter
+from rocketwire.core.reading.filters import message_filter
 from rocketwire.spark.client import Cluster, reader_for
 from rocketwire.spark.completeness import Completeness
 from rocketwire.spark.early_end import until_left
@@ -24,7 +24,7 @@ from rocketwire.spark.ranges import QueueRange, plan_tasks
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rocketwire.core.pull import TagFilter
+    from rocketwire.core.reading.pull import TagFilter
     from rocketwire.sync.reader import Reader
 
 _log = logging.getLogger("rocketwire.spark")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
-from rocketwire.core.producer_requests import answer
+from rocketwire.core.sending.broker_requests import answer
 from rocketwire.errors import SendFailedError
 
 if TYPE_CHECKING:

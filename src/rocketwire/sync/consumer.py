@@ -20,9 +20,9 @@ from typing import Any, Self, TypeVar
 
 from rocketwire.aio.consumer import Handler, is_coroutine_function
 from rocketwire.consumer_config import ConsumerConfig
-from rocketwire.core.consumer_stats import ConsumerStats
-from rocketwire.core.filters import message_filter
-from rocketwire.core.pull import TagFilter
+from rocketwire.core.group.stats import ConsumerStats
+from rocketwire.core.reading.filters import message_filter
+from rocketwire.core.reading.pull import TagFilter
 from rocketwire.core.sending.validate import check_topic
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.message import MessageQueue

@@ -15,7 +15,7 @@ from typing import Any
 
 from rocketwire.aio.consumer import AsyncConsumer, Handler
 from rocketwire.consumer_config import ConsumerConfig
-from rocketwire.core.handling import (
+from rocketwire.core.group.handling import (
     Failure,
     cancelled,
     error_of,
@@ -24,10 +24,10 @@ from rocketwire.core.handling import (
     trace_code,
     wanted_retry,
 )
-from rocketwire.core.pull import TagFilter
-from rocketwire.core.replying import replies_in
-from rocketwire.core.send_back import Retry
-from rocketwire.core.workload import Work, Workload
+from rocketwire.core.group.replying import replies_in
+from rocketwire.core.group.send_back import Retry
+from rocketwire.core.group.workload import Work, Workload
+from rocketwire.core.reading.pull import TagFilter
 from rocketwire.stored_message import Reply, StoredMessage
 
 

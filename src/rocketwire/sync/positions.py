@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from rocketwire.core.fault_entries import RandomSource
-from rocketwire.core.selection import RoundRobinCounter
+from rocketwire.core.faults.entries import RandomSource
+from rocketwire.core.faults.selection import RoundRobinCounter
 
 
 class ThreadPositions(threading.local):

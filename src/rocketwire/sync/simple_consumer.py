@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from rocketwire.core.filters import message_filter
-from rocketwire.core.read_arguments import check_topic
-from rocketwire.core.receive import Receiver, become, receipt_of
+from rocketwire.core.group.receive import Receiver, become, receipt_of
+from rocketwire.core.reading.arguments import check_topic
+from rocketwire.core.reading.filters import message_filter
 from rocketwire.errors import ConfigError
 from rocketwire.message import StoredMessage
 from rocketwire.registry import make_config

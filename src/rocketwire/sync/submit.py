@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rocketwire.aio.waiter import SendWaiter
 from rocketwire.config import AutoBatch
-from rocketwire.core.retry import SendMode
-from rocketwire.core.selection import Selector
+from rocketwire.core.faults.selection import Selector
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.collect import Accumulator
 from rocketwire.core.sending.flush import FlushGroup, left_to_parent, no_room
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.sync.background import Background

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from rocketwire.core.effects import Op
-from rocketwire.core.retry import SendMode
 from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.transactions import TransactionSteps
 from rocketwire.errors import ClientClosedError, TransactionError

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rocketwire.core.faults import BrokerHealth, FaultTable, Flight
-from rocketwire.core.selection import RoundRobinCounter, TopicQueues
+from rocketwire.core.faults.selection import RoundRobinCounter, TopicQueues
+from rocketwire.core.faults.table import BrokerHealth, FaultTable, Flight
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import MessageQueue
 from rocketwire.testing.simulation import SimulatedLock

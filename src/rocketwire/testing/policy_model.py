@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketwire.core.effects import Invoke, Op, sleep
-from rocketwire.core.faults import FaultTable, Flight
-from rocketwire.core.retry import attempt_deadline, failure, is_retryable, outcome_of
-from rocketwire.core.selection import RoundRobinCounter, TopicQueues
+from rocketwire.core.faults.selection import RoundRobinCounter, TopicQueues
+from rocketwire.core.faults.table import FaultTable, Flight
+from rocketwire.core.sending.retry import attempt_deadline, failure, is_retryable, outcome_of
 from rocketwire.errors import Attempt, RocketMQError, SendFailedError, TransportError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import MessageQueue

@@ -2,7 +2,7 @@
 
 Which queues exist and in which order is decided here, exactly as Java decides it, because a
 sharding key must lead to the same queue from any language. Which of them to use is decided by
-``core/selection.py``.
+``core/faults/selection.py``.
 """
 
 from __future__ import annotations

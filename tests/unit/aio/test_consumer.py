@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from tests.conformance.members import unique_group
-from tests.unit.core.test_process_queue import message as stored
+from tests.unit.core.group.test_process_queue import message as stored
 
 from rocketwire import AsyncConsumer, ClientClosedError, ConfigError, Message, Producer
-from rocketwire.core.bell import Bell
-from rocketwire.core.process_queue import ProcessQueue
+from rocketwire.core.group.process_queue import ProcessQueue
+from rocketwire.core.wake_up import WakeUp
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.message import MessageQueue
 
@@ -151,7 +151,7 @@ def test_a_message_is_not_lost_on_one_who_stopped_waiting_for_it(run, make):
     async def main():
         async with make() as one:
             workload = one._workload = one._make_workload()
-            queue = ProcessQueue(MessageQueue("T", "a", 0), 0, Bell(nullcontext()))
+            queue = ProcessQueue(MessageQueue("T", "a", 0), 0, WakeUp(nullcontext()))
             first, second = (asyncio.create_task(one._next()) for _ in range(2))
             await asyncio.sleep(0)
             workload.put(queue, [stored(0)], 1)

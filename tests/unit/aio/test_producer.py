@@ -446,7 +446,7 @@ def test_brokers_hear_heartbeats_and_the_goodbye(run, breakable):
     async def main():
         async with AsyncProducer(breakable.name_server, group="heard") as producer:
             await producer.send(Message("orders", "x"))
-            producer._instance.heartbeat_bell.ring()
+            producer._instance.heartbeat_wake_up.wake()
             while not any(entry.code == 34 for entry in breakable.journal):
                 await asyncio.sleep(0.005)
         assert any(entry.code == 35 for entry in breakable.journal)

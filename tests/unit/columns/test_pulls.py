@@ -5,7 +5,7 @@ import pytest
 from rocketwire.columns.pulls import Bundle, QueuePulls
 from rocketwire.config import Credentials, ReaderConfig
 from rocketwire.core.instance import Instance
-from rocketwire.core.pull import ALL, pull_request, tag_filter
+from rocketwire.core.reading.pull import ALL, pull_request, tag_filter
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.surroundings import surroundings

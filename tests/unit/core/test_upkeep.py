@@ -75,7 +75,7 @@ def test_routes_are_refreshed_every_30_seconds_and_at_once_when_asked() -> None:
     keep(world, lambda: rounds.append(world.clock()))
     world.clock.advance(95.0)
     assert len(rounds) == 3
-    world.instance.route_bell.ring()
+    world.instance.route_wake_up.wake()
     world.clock.advance(1.0)
     assert len(rounds) == 4
 

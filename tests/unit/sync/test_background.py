@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rocketwire import FaultPolicy, Message, Outcome, Producer, SendFailedError
-from rocketwire.core.retry import SendMode
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.sync import background, loop_thread
 from rocketwire.sync.background import Background

@@ -14,8 +14,8 @@ import pytest
 from tests.unit.core.world import World
 
 from rocketwire import Message, Producer, Reader
-from rocketwire.core.retry import SendMode
 from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.errors import ConnectionLostError, RequestTimeoutError
 from rocketwire.sync.connection import Connection

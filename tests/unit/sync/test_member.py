@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from tests.conformance.members import unique_group
-from tests.unit.core.test_process_queue import message
+from tests.unit.core.group.test_process_queue import message
 
 from rocketwire import Consumer, Message, Producer
-from rocketwire.core.bell import Bell
-from rocketwire.core.process_queue import ProcessQueue
-from rocketwire.core.workload import Work, Workload
+from rocketwire.core.group.process_queue import ProcessQueue
+from rocketwire.core.group.workload import Work, Workload
+from rocketwire.core.wake_up import WakeUp
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.message import MessageQueue
 
@@ -205,7 +205,7 @@ class Crowd:
             lock=self.lock, clock=lambda: next(ticks) * 1e-4, ordered=ordered, needs_lock=False
         )
         self.queues = [
-            ProcessQueue(MessageQueue("T", "a", n), 0, Bell(threading.Lock())) for n in range(3)
+            ProcessQueue(MessageQueue("T", "a", n), 0, WakeUp(threading.Lock())) for n in range(3)
         ]
         self.handled: list[tuple[int, int, int]] = []
         self.inside: Counter[int] = Counter()

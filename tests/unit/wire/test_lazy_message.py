@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rocketwire.core.pull import read_pull, tag_filter
+from rocketwire.core.reading.pull import read_pull, tag_filter
 from rocketwire.errors import BrokerError, RemoteProtocolError
 from rocketwire.message import Message, MessageQueue
 from rocketwire.stored_message import STORED_FIELDS, StoredMessage, utc_from_ms

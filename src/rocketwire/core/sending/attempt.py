@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rocketwire.core.effects import Op
-from rocketwire.core.fault_entries import NEVER, Entry
-from rocketwire.core.retry import SendMode
+from rocketwire.core.faults.entries import NEVER, Entry
+from rocketwire.core.faults.selection import Selector, best_queue, hash_queue
 from rocketwire.core.routes import TopicEntry
-from rocketwire.core.selection import Selector, best_queue, hash_queue
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.wire.message_id import IdBlock

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from typing import cast
 
 from rocketwire.config import AUTO, ProducerConfig
+from rocketwire.core.faults.selection import Counters as Positions
+from rocketwire.core.faults.selection import Selector, TopicQueues, best_queue
 from rocketwire.core.instance import Instance
-from rocketwire.core.retry import (
+from rocketwire.core.routes import TopicEntry
+from rocketwire.core.sending.attempt import Place, SendAttempt
+from rocketwire.core.sending.retry import (
     SendMode,
     attempt_deadline,
     default_attempt_timeout,
     tries_allowed,
 )
-from rocketwire.core.routes import TopicEntry
-from rocketwire.core.selection import Counters as Positions
-from rocketwire.core.selection import Selector, TopicQueues, best_queue
-from rocketwire.core.sending.attempt import Place, SendAttempt
 from rocketwire.core.sending.target import ReadyTarget, SendTarget, TopicPlan, target_for
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import MessageQueue

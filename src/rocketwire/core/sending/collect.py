@@ -17,9 +17,9 @@ from typing import Final, TypeAlias
 
 from rocketwire.config import AutoBatch
 from rocketwire.core.effects import Gate, Op, Sleep, wait
+from rocketwire.core.faults.selection import best_queue, hash_queue
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.naming import RETRY_PREFIX
-from rocketwire.core.selection import best_queue, hash_queue
 from rocketwire.core.sending.flush import left_to_parent
 from rocketwire.core.sending.order import PATIENCE, KeySlot, not_sent_after
 from rocketwire.core.sending.results import share

@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Final, cast
 
 from rocketwire.config import ProducerConfig
-from rocketwire.core.fault_entries import NEVER
+from rocketwire.core.faults.entries import NEVER
 from rocketwire.core.naming import RETRY_PREFIX
 from rocketwire.core.sending.attempt import Batch, MessageIds, SendAttempt, as_texts
 from rocketwire.core.sending.validate import check_batch, check_message, known_topics

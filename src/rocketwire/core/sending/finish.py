@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.history import SendHistory
 from rocketwire.core.sending.results import result_later
-from rocketwire.core.stats import bucket_of
+from rocketwire.core.sending.stats import bucket_of
 from rocketwire.message import SendResult
 
 

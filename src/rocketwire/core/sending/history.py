@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rocketwire.core.retry import failure, outcome_of
 from rocketwire.core.sending.attempt import SendAttempt, as_texts
 from rocketwire.core.sending.order import KeySlot
+from rocketwire.core.sending.retry import failure, outcome_of
 from rocketwire.errors import Attempt, Outcome, RocketMQError, SendFailedError
 from rocketwire.hooks import AttemptEvent, SendEvent, call_hooks
 from rocketwire.message import SendResult

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rocketwire.core.effects import Invoke, Oneway, Op, wait
-from rocketwire.core.fault_entries import NEVER
+from rocketwire.core.faults.entries import NEVER
 from rocketwire.core.lookup import locate_topic, refresh_topic
-from rocketwire.core.retry import failure, is_retryable, should_retry_status
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.history import SendHistory
 from rocketwire.core.sending.order import PATIENCE, not_sent_after
 from rocketwire.core.sending.results import result_later
+from rocketwire.core.sending.retry import failure, is_retryable, should_retry_status
 from rocketwire.errors import (
     BrokerError,
     ClientClosedError,
@@ -223,7 +223,7 @@ def _refresh(sender: Sender, route: TopicEntry, deadline: float) -> Op[TopicEntr
     The background is told, too; where the name server does not answer, the old route serves.
     """
     instance = sender.instance
-    instance.route_bell.ring()
+    instance.route_wake_up.wake()
     now = instance.clock()
     if now - route.fetched_at < _FRESH:
         return instance.routes.get(route.topic) or route

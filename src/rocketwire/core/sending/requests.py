@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketwire.core.effects import Op, wait
-from rocketwire.core.retry import SendMode
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.errors import (
     ConfigError,
     InvalidMessageError,
@@ -115,7 +115,7 @@ def request(
     known = instance.presence.want()
     if not known.is_open:
         # A reply may come through any broker. One that does not answer must not cost all the time.
-        instance.heartbeat_bell.ring()
+        instance.heartbeat_wake_up.wake()
         yield from wait(known, began + timeout / 2)
     left = max(deadline - instance.clock(), 0.001)
     attempt = sender.start(message, mode, timeout=left)

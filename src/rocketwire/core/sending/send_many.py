@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rocketwire.core.effects import Op
+from rocketwire.core.faults.selection import hash_queue
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.routes import TopicEntry
-from rocketwire.core.selection import hash_queue
 from rocketwire.core.sending.order import not_sent_after
 from rocketwire.core.sending.results import share
 from rocketwire.core.sending.sender import Sender

@@ -14,22 +14,28 @@ from typing import Any, Final
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
-from rocketwire.core.fault_entries import NEVER
+from rocketwire.core.faults.entries import NEVER
+from rocketwire.core.faults.selection import Counters as Positions
+from rocketwire.core.faults.selection import (
+    Selector,
+    best_queue,
+    hash_queue,
+    pins,
+    resolve_selector,
+)
 from rocketwire.core.instance import Instance
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.retry import SendMode
 from rocketwire.core.routes import TopicEntry
-from rocketwire.core.selection import Counters as Positions
-from rocketwire.core.selection import Selector, best_queue, hash_queue, pins, resolve_selector
 from rocketwire.core.sending.attempt import Batch, MessageIds, Place, SendAttempt
 from rocketwire.core.sending.choosing import Chooser
 from rocketwire.core.sending.encode import Encoder
 from rocketwire.core.sending.history import SendHistory
 from rocketwire.core.sending.operation import send_oneway, send_operation
 from rocketwire.core.sending.order import KeyOrder, KeySlot
+from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.stats import Counters
 from rocketwire.core.sending.target import TopicPlan
 from rocketwire.core.sending.validate import as_batch, check_batch, check_message, check_queue
-from rocketwire.core.stats import Counters
 from rocketwire.errors import ConfigError, InvalidMessageError, NoWritableQueueError
 from rocketwire.hooks import HookSet, call_hooks
 from rocketwire.message import Message, MessageQueue, SendResult

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketwire.core.fault_entries import NEVER, Entry
+from rocketwire.core.faults.entries import NEVER, Entry
+from rocketwire.core.faults.selection import TopicQueues
 from rocketwire.core.instance import Instance
 from rocketwire.core.routes import TopicEntry
-from rocketwire.core.selection import TopicQueues
 from rocketwire.errors import NoWritableQueueError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.codes import RequestCode

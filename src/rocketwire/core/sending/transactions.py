@@ -10,10 +10,10 @@ import logging
 from typing import Final
 
 from rocketwire.core.effects import Op, invoke, sleep
-from rocketwire.core.retry import SendMode
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import DECISIONS, note_decided
 from rocketwire.core.sending.history import SendHistory
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.target import SendTarget
 from rocketwire.errors import (
@@ -250,7 +250,7 @@ class TransactionSteps:
                 now = instance.clock()
                 if error.written or not tries or now + _PAUSE >= deadline:
                     raise
-                instance.route_bell.ring()
+                instance.route_wake_up.wake()
             else:
                 if reply.code == ResponseCode.SUCCESS:
                     note_decided(instance, self._sender.group, self.transaction_id)

@@ -8,10 +8,10 @@ import pytest
 from tests.unit.core.world import World
 
 from rocketwire.config import ProducerConfig
-from rocketwire.core.retry import SendMode
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.choosing import Chooser
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.errors import InvalidMessageError, SendFailedError
 from rocketwire.message import Message, MessageQueue
 from rocketwire.testing.simulated_network import Refuse

@@ -5,8 +5,8 @@ import random
 import pytest
 from tests.unit.core.world import World, decoded
 
-from rocketwire.core.retry import SendMode
 from rocketwire.core.sending.order import KeyOrder
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.errors import Outcome, SendFailedError, SendTimeoutError
 from rocketwire.message import Message
 from rocketwire.testing.simulated_network import Hang, with_pauses

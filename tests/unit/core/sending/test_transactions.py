@@ -14,7 +14,7 @@ from rocketwire import (
     TransactionError,
     TransactionState,
 )
-from rocketwire.core.retry import SendMode
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.transactions import TransactionSteps
 from rocketwire.sync.transaction import Transaction
 from rocketwire.testing.simulated_network import Hang, Refuse

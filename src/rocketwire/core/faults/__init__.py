@@ -1,0 +1,1 @@
+"""Faults: which brokers are slow or gone, and which queue a send takes."""

@@ -1,0 +1,1 @@
+"""Consumer groups: members, their queues and offsets, and what becomes of each message."""

@@ -1,0 +1,489 @@
+"""Receive and acknowledge: the operations of simple consumers.
+
+Members of a group share no queues. Whoever asks gets messages of any queue, which are invisible to
+the others for a while; what is not acknowledged in time comes again, to whoever asks then. So any
+number of members works on any number of queues, and one that dies loses nothing.
+
+A broker is asked for all queues of a topic at once. While nothing is found, one broker holds the
+question; several are asked again and again in short turns, because what one gives while another
+still holds must not wait for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+from rocketwire.core.effects import Invoke, Op, invoke, invoke_all, sleep
+from rocketwire.core.instance import Instance
+from rocketwire.core.naming import with_namespace
+from rocketwire.core.reading.pull import ask_queue, fetch, max_offset, offset_for_time, read_queues
+from rocketwire.core.reading.sql_check import check_sql
+from rocketwire.core.routes import MASTER
+from rocketwire.errors import (
+    BrokerError,
+    ClientClosedError,
+    ConnectFailedError,
+    InvalidMessageError,
+    RemoteProtocolError,
+    RocketMQError,
+    ServiceNotAvailableError,
+    TransportError,
+)
+from rocketwire.message import MessageQueue, StoredMessage
+from rocketwire.wire import headers, pop
+from rocketwire.wire.client_bodies import Subscription
+from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
+from rocketwire.wire.command import JSON, Command, Reply, Request
+from rocketwire.wire.lazy_message import broker_property, messages_in
+from rocketwire.wire.pop import PopReply, Receipt
+from rocketwire.wire.properties import Property
+
+_log: Final = logging.getLogger("rocketwire.consumer")
+
+#: Seconds for which one of several brokers holds a question, first and at most.
+_FIRST_TURN: Final = 0.05
+_LONGEST_TURN: Final = 0.5
+#: Seconds for which one broker holds a question at most: so late is a shutdown noticed.
+_LONGEST_HOLD: Final = 5.0
+#: Seconds for which a broker that could not be reached is left alone, first and at most.
+_FIRST_REST: Final = 1.0
+_LONGEST_REST: Final = 30.0
+_PAUSE: Final = 0.2
+#: What answers have in which a message brings its receipt along: those from retry topics.
+_RECEIPT: Final = f"{Property.POP_CK}\x01".encode()
+#: By these, proxies show that they take the requests for others, or want more in them.
+_PROXY_REMARKS: Final = ("PullMessageRequestHeader", "doesn't have field bname")
+_EMPTY: Final = frozenset(
+    {ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCode.PULL_NOT_FOUND}
+)
+
+M = TypeVar("M", bound=StoredMessage)
+
+
+class Taken(NamedTuple):
+    """A message that was received, its receipt, and the topic that was subscribed to."""
+
+    message: StoredMessage
+    receipt: Receipt
+    topic: str
+
+
+class Place(NamedTuple):
+    """A broker, and a topic that it has."""
+
+    topic: str
+    broker: str
+
+
+class _Round(NamedTuple):
+    """What one round of questions gave; ``trouble`` when nobody could be reached."""
+
+    found: list[Taken]
+    trouble: RocketMQError | None
+
+
+@dataclass(slots=True)
+class _Rest:
+    """A broker that could not be reached."""
+
+    until: float
+    length: float
+
+
+class Receiver:
+    """What a simple consumer knows: its subscriptions, and how brokers behave.
+
+    Args:
+        instance: the client instance.
+        group: the consumer group, as users know it.
+        start: where a new group begins: ``earliest``, ``latest``, or a moment.
+    """
+
+    def __init__(self, instance: Instance, group: str, start: str | float) -> None:
+        self._instance = instance
+        self._group = group
+        self._start = start
+        self._subscriptions: dict[str, Subscription] = {}
+        self._ready: set[str] = set()
+        self._turn = 0
+        self._rests: dict[str, _Rest] = {}
+        self._without_batches: set[str] = set()
+        self._is_over = False
+
+    def end(self) -> None:
+        """Let those who wait for messages wait no longer."""
+        self._is_over = True
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Want a topic; a later subscription to the same one replaces it."""
+        self._subscriptions[subscription.topic] = subscription
+        self._ready.discard(subscription.topic)
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """Whether anything is wanted."""
+        return bool(self._subscriptions)
+
+    # Beginning
+
+    def prepare(self) -> Op[None]:
+        """Check what was subscribed to since the last time, and set where a new group begins.
+
+        Raises:
+            TopicNotFoundError: a topic is unknown.
+            ConfigError: a broker can't read an expression.
+        """
+        instance = self._instance
+        for topic in [t for t in self._subscriptions if t not in self._ready]:
+            deadline = instance.clock() + instance.config.request_timeout
+            queues = yield from read_queues(instance, topic, deadline)
+            subscription = self._subscriptions[topic]
+            if subscription.kind != "TAG":
+                yield from check_sql(instance, self._group, subscription, deadline)
+            if self._start != "earliest":
+                try:
+                    for queue in queues:
+                        yield from self._begin(queue)
+                except BrokerError as error:
+                    raise _explained(error) from None
+            self._ready.add(topic)
+
+    def _begin(self, queue: MessageQueue) -> Op[None]:
+        """Set where a group begins that has no offset; brokers would begin anywhere."""
+        instance = self._instance
+        deadline = instance.clock() + instance.config.request_timeout
+        # Asked first: what comes in between must not be skipped.
+        if isinstance(self._start, str):
+            begin = yield from max_offset(instance, queue, deadline)
+        else:
+            begin = yield from offset_for_time(instance, queue, self._start, self._group, deadline)
+        if (yield from self._has_offset(queue, deadline)):
+            return
+        # A pull makes the group known; brokers take no offset of one that they don't know.
+        yield from fetch(
+            instance, queue, begin, group=self._group, max_messages=1, deadline=deadline
+        )
+        # Another member may begin at the same time: what it has set must stand.
+        if not (yield from self._has_offset(queue, deadline)):
+            topic, group = self._wired(queue.topic), self._wired(self._group)
+            fields = headers.update_consumer_offset(group, topic, queue.id, begin)
+            code = RequestCode.UPDATE_CONSUMER_OFFSET
+            yield from ask_queue(instance, queue, code, fields, deadline)
+
+    def _has_offset(self, queue: MessageQueue, deadline: float) -> Op[bool]:
+        topic, group = self._wired(queue.topic), self._wired(self._group)
+        fields = headers.query_consumer_offset(group, topic, queue.id, zero_if_not_found=False)
+        code = RequestCode.QUERY_CONSUMER_OFFSET
+        try:
+            yield from ask_queue(self._instance, queue, code, fields, deadline)
+        except BrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def _wired(self, name: str) -> str:
+        return with_namespace(name, self._instance.config.namespace)
+
+    # Receiving
+
+    def receive(self, count: int, wait: float, invisible: float) -> Op[list[Taken]]:
+        """Up to so many messages; waits for the first one if asked to.
+
+        Raises:
+            ClientClosedError: the consumer was shut down meanwhile.
+            TransportError: no broker could be reached.
+            BrokerError: one refused.
+        """
+        clock = self._instance.clock
+        deadline = clock() + wait
+        yield from self.prepare()
+        found, trouble = yield from self._quick_round(count, invisible)
+        turn = _FIRST_TURN
+        while not found and (left := deadline - clock()) > 0:
+            places = yield from self._places()
+            hold = min(left, _LONGEST_HOLD if len(places) == 1 else turn)
+            turn = min(turn * 2, _LONGEST_TURN)
+            found, trouble = yield from self._poll(places, count, invisible, hold)
+            if self._is_over and not found:
+                raise ClientClosedError("this simple consumer was shut down while it waited")
+        if trouble is not None and not found:
+            raise trouble
+        return found
+
+    def _places(self) -> Op[list[Place]]:
+        """Where to ask, another one first each time; without those that could not be reached."""
+        instance, found = self._instance, []
+        for topic in self._subscriptions:
+            deadline = instance.clock() + instance.config.request_timeout
+            queues = yield from read_queues(instance, topic, deadline)
+            found += [Place(topic, broker) for broker in dict.fromkeys(q.broker for q in queues)]
+        now = instance.clock()
+        usable = [
+            p for p in found if p.broker not in self._rests or self._rests[p.broker].until <= now
+        ]
+        chosen = usable or found
+        self._turn += 1
+        first = self._turn % max(len(chosen), 1)
+        return chosen[first:] + chosen[:first]
+
+    def _quick_round(self, count: int, invisible: float) -> Op[_Round]:
+        """What there is now: one broker after the other until there is enough."""
+        found: list[Taken] = []
+        failures: list[RocketMQError] = []
+        places = yield from self._places()
+        for place in places:
+            while len(found) < count:
+                most = min(count - len(found), pop.MOST)
+                try:
+                    call = self._call(place, most, invisible, 0.0)
+                    reply = yield from invoke(call.address, call.request, call.deadline)
+                    taken = yield from self._read(place, reply)
+                except (TransportError, BrokerError) as error:
+                    self._bear(place, error, failures)
+                    break
+                found += taken
+                if len(taken) < most:
+                    break
+        return _judged(found, failures, places)
+
+    def _poll(
+        self, places: Sequence[Place], count: int, invisible: float, hold: float
+    ) -> Op[_Round]:
+        """Ask several at once, and have each hold the question for a while."""
+        asked, calls = [], []
+        failures: list[RocketMQError] = []
+        for place, share in _shares(places, count):
+            try:
+                calls.append(self._call(place, share, invisible, hold))
+            except TransportError as error:
+                self._bear(place, error, failures)
+            else:
+                asked.append(place)
+        replies = (yield from invoke_all(tuple(calls))) if calls else []
+        found: list[Taken] = []
+        for place, reply in zip(asked, replies, strict=True):
+            try:
+                if not isinstance(reply, Reply):
+                    raise reply
+                found += yield from self._read(place, reply)
+            except (TransportError, BrokerError) as error:
+                self._bear(place, error, failures)
+        judged = _judged(found, failures, places)
+        if failures and not found:
+            yield from sleep(self._instance.clock() + _PAUSE)
+        return judged
+
+    def _call(self, place: Place, most: int, invisible: float, hold: float) -> Invoke:
+        instance, subscription = self._instance, self._subscriptions[place.topic]
+        fields = pop.pop_fields(
+            group=self._wired(self._group),
+            topic=self._wired(place.topic),
+            count=most,
+            invisible_ms=max(round(invisible * 1000), 1),
+            poll_ms=round(hold * 1000),
+            expression=subscription.expression,
+            kind=subscription.kind,
+        )
+        deadline = instance.clock() + hold + instance.config.request_timeout
+        request = self._request(RequestCode.POP_MESSAGE, fields)
+        return Invoke(self._address(place.broker), request, deadline)
+
+    def _request(self, code: int, fields: dict[str, str], body: bytes = b"") -> Request:
+        request = self._instance.request(code, fields, body)
+        if isinstance(request, Command):
+            # The code has more bits than a binary header has for it.
+            request.header = JSON
+        return request
+
+    def _address(self, broker: str) -> str:
+        addresses = self._instance.routes.addresses_of(broker)
+        if MASTER not in addresses:
+            self._instance.route_wake_up.wake()
+            raise ConnectFailedError(f"broker {broker} has no master in any route just now")
+        return addresses[MASTER]
+
+    def _read(self, place: Place, reply: Reply) -> Op[list[Taken]]:
+        self._rests.pop(place.broker, None)
+        if reply.code in _EMPTY:
+            return []
+        if reply.code != ResponseCode.SUCCESS:
+            raise _refusal(reply, place.broker)
+        told = pop.decode_pop_reply(reply.ext)
+        data = bytes(reply.body)
+        has_receipts = _RECEIPT in data
+        taken = [
+            Taken(message, _receipt(message, told, has_own=has_receipts), place.topic)
+            for message in messages_in(data, broker=place.broker)
+        ]
+        tags = frozenset(self._subscriptions[place.topic].tags)
+        # Brokers compare hashes of tags only. What nobody wants must not come again.
+        others = [t for t in taken if tags and t.message.tags not in tags]
+        if others:
+            yield from self.acknowledge([(t.receipt, t.topic) for t in others])
+            taken = [t for t in taken if t not in others]
+        return taken
+
+    def _bear(self, place: Place, error: RocketMQError, failures: list[RocketMQError]) -> None:
+        failures.append(error)
+        if isinstance(error, (TransportError, ServiceNotAvailableError)):
+            known = self._rests.get(place.broker)
+            length = _FIRST_REST if known is None else min(known.length * 2, _LONGEST_REST)
+            self._rests[place.broker] = _Rest(self._instance.clock() + length, length)
+            self._instance.route_wake_up.wake()
+            _log.debug("%s: broker %s can't be asked: %s", place.topic, place.broker, error)
+
+    # What becomes of messages
+
+    def acknowledge(self, receipts: Sequence[tuple[Receipt, str]]) -> Op[None]:
+        """Be done with messages: one request for each broker where it has that.
+
+        Args:
+            receipts: with the topics that users know.
+
+        Raises:
+            TransportError: a broker could not be reached; what it has comes again.
+            BrokerError: it refused.
+        """
+        by_broker: dict[str, list[tuple[Receipt, str]]] = {}
+        for receipt, topic in receipts:
+            by_broker.setdefault(receipt.broker, []).append((receipt, self._wired(topic)))
+        failure: RocketMQError | None = None
+        for broker, items in by_broker.items():
+            try:
+                yield from self._acknowledge_at(broker, items)
+            except (TransportError, BrokerError) as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _acknowledge_at(self, broker: str, items: list[tuple[Receipt, str]]) -> Op[None]:
+        group, instance = self._wired(self._group), self._instance
+        deadline = instance.clock() + instance.config.request_timeout
+        address = self._address(broker)
+        if len(items) > 1 and broker not in self._without_batches:
+            body = pop.batch_ack_body(items, broker, group)
+            request = self._request(RequestCode.BATCH_ACK_MESSAGE, {}, body)
+            reply = yield from invoke(address, request, deadline)
+            if reply.code == ResponseCode.SUCCESS:
+                return
+            if reply.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise error_for(reply.code, reply.remark, broker)
+            self._without_batches.add(broker)
+        calls = tuple(
+            Invoke(
+                address,
+                self._request(RequestCode.ACK_MESSAGE, pop.ack_fields(receipt, topic, group)),
+                deadline,
+            )
+            for receipt, topic in items
+        )
+        for reply_or_error in (yield from invoke_all(calls)):
+            if not isinstance(reply_or_error, Reply):
+                raise reply_or_error
+            if reply_or_error.code != ResponseCode.SUCCESS:
+                raise _refusal(reply_or_error, broker)
+
+    def change(self, receipt: Receipt, topic: str, invisible: float) -> Op[Receipt]:
+        """Have a message stay invisible for so long from now on; the receipt that counts then.
+
+        Raises:
+            TransportError: the broker could not be reached.
+            BrokerError: it refused; the message may be another member's by now.
+        """
+        instance = self._instance
+        fields = pop.change_fields(
+            receipt, self._wired(topic), self._wired(self._group), round(invisible * 1000)
+        )
+        request = self._request(RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME, fields)
+        deadline = instance.clock() + instance.config.request_timeout
+        reply = yield from invoke(self._address(receipt.broker), request, deadline)
+        if reply.code != ResponseCode.SUCCESS:
+            raise _refusal(reply, receipt.broker)
+        return pop.decode_change_reply(reply.ext, receipt)
+
+
+def _judged(found: list[Taken], failures: list[RocketMQError], places: Sequence[Place]) -> _Round:
+    """What a round gave: messages, or why nobody could be asked.
+
+    Raises:
+        BrokerError: there are no messages, and a broker refused.
+    """
+    refusals = [failure for failure in failures if isinstance(failure, BrokerError)]
+    if refusals and not found:
+        raise refusals[0]
+    return _Round(found, failures[0] if failures and len(failures) >= len(places) else None)
+
+
+def _shares(places: Sequence[Place], count: int) -> Iterator[tuple[Place, int]]:
+    """How many messages each place is asked for, so that all together are not too many."""
+    asked = places[:count]
+    for number, place in enumerate(asked):
+        share = count // len(asked) + (number < count % len(asked))
+        yield place, min(share, pop.MOST)
+
+
+def _receipt(message: StoredMessage, told: PopReply, *, has_own: bool) -> Receipt:
+    """What a broker wrote into the message, or what its answer tells of all of them."""
+    text = broker_property(message, Property.POP_CK) if has_own else None
+    if text is not None:
+        with contextlib.suppress(RemoteProtocolError):
+            return pop.decode_receipt(text)
+    queue = message.queue
+    return told.receipt(queue.topic, queue.broker, queue.id, message.offset)
+
+
+def _refusal(reply: Reply, broker: str) -> BrokerError:
+    return _explained(error_for(reply.code, reply.remark, broker))
+
+
+def _explained(error: BrokerError) -> BrokerError:
+    """What is behind an answer of a server that does not have this: say so."""
+    is_proxy = any(word in error.remark for word in _PROXY_REMARKS)
+    if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED and not is_proxy:
+        return error
+    return BrokerError(
+        error.code,
+        f"{error.remark} - receiving and acknowledging needs a broker of RocketMQ 5, asked directly "
+        "and not through a proxy: use Consumer instead",
+        error.broker,
+        name=error.code_name,
+    )
+
+
+def become(taken: Taken, kind: type[M], **more: Any) -> M:
+    """A received message as one of a shell's own kind, which has its fields and some more.
+
+    Its topic is the one that was subscribed to, also where it comes from a retry topic.
+    """
+    message, topic = taken.message, taken.topic
+    made = kind.__new__(kind)
+    for owner in type(message).__mro__:
+        for name in getattr(owner, "__slots__", ()):
+            if name not in {"__dict__", "__weakref__"} and hasattr(message, name):
+                object.__setattr__(made, name, getattr(message, name))
+    if hasattr(message, "__dict__"):
+        made.__dict__.update(message.__dict__)
+    object.__setattr__(made, "topic", topic)
+    object.__setattr__(made, "queue", message.queue._replace(topic=topic))
+    for name, value in more.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def receipt_of(message: object) -> Receipt:
+    """The receipt of a message that was received.
+
+    Raises:
+        InvalidMessageError: it was not, or is a copy that was made or pickled since.
+    """
+    receipt = getattr(message, "_receipt", None)
+    if not isinstance(receipt, Receipt):
+        raise InvalidMessageError(
+            f"{message!r:.80} was not received by this consumer: give messages of receive()"
+        )
+    return receipt

@@ -1,0 +1,1 @@
+"""Reading: pulls, filters, and the queues that a topic should have."""

@@ -1,0 +1,212 @@
+"""Reading a whole topic, or one queue of it: where each queue starts, ends and stands.
+
+Per queue, messages come in order; queues take turns. A queue whose broker can't be reached is
+asked again later, while the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from rocketwire.core.effects import Op, invoke_all, sleep
+from rocketwire.core.instance import Instance
+from rocketwire.core.reading.expected import complete_queues
+from rocketwire.core.reading.pull import (
+    Fetched,
+    TagFilter,
+    fetch_call,
+    max_offset,
+    min_offset,
+    offset_for_time,
+    read_pull,
+)
+from rocketwire.errors import BrokerError, ProtocolError, RocketMQError, TransportError
+from rocketwire.message import MessageQueue, epoch_of
+from rocketwire.stored_message import StoredMessage
+from rocketwire.wire.command import Reply
+
+_log = logging.getLogger("rocketwire.reader")
+
+#: ``earliest``, ``latest``, a moment, or offsets by queue.
+Position: TypeAlias = str | datetime | float | Mapping[MessageQueue, int]
+
+_PATIENCE = 30.0
+_PAUSE = 0.25
+
+
+def resolve(
+    instance: Instance, queue: MessageQueue, position: Position, group: str, deadline: float
+) -> Op[int]:
+    """The offset that a position means for a queue.
+
+    Raises:
+        InvalidMessageError: it means nothing.
+    """
+    if isinstance(position, Mapping):
+        if queue in position:
+            return int(position[queue])
+        return (yield from min_offset(instance, queue, deadline))
+    if position == "earliest":
+        return (yield from min_offset(instance, queue, deadline))
+    if position == "latest":
+        return (yield from max_offset(instance, queue, deadline))
+    moment = epoch_of(position, "the position")
+    return (yield from offset_for_time(instance, queue, moment, group, deadline))
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where a queue stands."""
+
+    queue: MessageQueue
+    next: int
+    end: int | None
+    failing_since: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the end is reached."""
+        return self.end is not None and self.next >= self.end
+
+
+class Reading:
+    """One pass over some queues."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        group: str,
+        tags: TagFilter,
+        follow: bool,
+        batch: int = 32,
+        request_timeout: float = 10.0,
+        expected: tuple[str, ...] | int | None = None,
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._tags = tags
+        self._follow = follow
+        self._batch = batch
+        self._timeout = request_timeout
+        self._expected = expected
+        self.cursors: list[Cursor] = []
+        #: Corrections of the broker that nobody was told of yet.
+        self.moves: list[Fetched] = []
+
+    def begin(
+        self,
+        topic: str,
+        queues: Sequence[MessageQueue] | None,
+        start: Position,
+        end: Position | None,
+    ) -> Op[None]:
+        """Find out where each queue starts and ends."""
+        instance = self._instance
+        deadline = instance.clock() + self._timeout
+        chosen = queues or (yield from complete_queues(instance, topic, deadline, self._expected))
+        for queue in chosen:
+            deadline = instance.clock() + self._timeout
+            first = yield from resolve(instance, queue, start, self._group, deadline)
+            last: int | None = None
+            if not self._follow:
+                last = yield from resolve(
+                    instance, queue, "latest" if end is None else end, self._group, deadline
+                )
+            self.cursors.append(Cursor(queue, first, last))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every queue has reached its end."""
+        return all(cursor.is_over for cursor in self.cursors)
+
+    def next_messages(self) -> Op[list[StoredMessage]]:
+        """The next messages of all queues; an empty list when there are none just now.
+
+        Raises:
+            TransportError: a queue could not be read for a long time.
+        """
+        instance = self._instance
+        open_cursors = [cursor for cursor in self.cursors if not cursor.is_over]
+        deadline = instance.clock() + self._timeout
+        calls = []
+        for cursor in open_cursors:
+            count = self._batch
+            if cursor.end is not None:
+                count = min(count, cursor.end - cursor.next)
+            call = yield from fetch_call(
+                instance,
+                cursor.queue,
+                cursor.next,
+                group=self._group,
+                max_messages=count,
+                tags=self._tags,
+                deadline=deadline,
+            )
+            calls.append(call)
+        replies = yield from invoke_all(tuple(calls))
+        found: list[StoredMessage] = []
+        for cursor, reply in zip(open_cursors, replies, strict=True):
+            found += self._take(cursor, reply)
+        if not found and any(c.failing_since is not None for c in open_cursors):
+            yield from sleep(instance.clock() + _PAUSE)
+        return found
+
+    def _take(self, cursor: Cursor, reply: Reply | RocketMQError) -> list[StoredMessage]:
+        try:
+            if not isinstance(reply, Reply):
+                raise reply
+            fetched = read_pull(
+                reply,
+                cursor.queue,
+                cursor.next,
+                self._tags,
+                namespace=self._instance.config.namespace,
+            )
+        except (TransportError, BrokerError, ProtocolError) as error:
+            self._bear(cursor, error)
+            return []
+        cursor.failing_since = None
+        if fetched.moved_from is not None:
+            self.moves.append(fetched)
+            _log.warning(
+                "%s: offset %d is gone, the broker has %d to %d; going on at %d",
+                cursor.queue,
+                fetched.moved_from,
+                fetched.min_offset,
+                fetched.max_offset,
+                fetched.next_offset,
+            )
+        elif self._tags.is_all and fetched.next_offset - cursor.next > len(fetched.messages):
+            _log.warning(
+                "%s: of the offsets %d to %d only %d are there; going on at %d (the others are gone, "
+                "unless the topic is compacted)",
+                cursor.queue,
+                cursor.next,
+                fetched.next_offset - 1,
+                len(fetched.messages),
+                fetched.next_offset,
+            )
+        cursor.next = fetched.next_offset
+        if (
+            fetched.moved_from is None
+            and not fetched.messages
+            and cursor.next >= fetched.max_offset
+        ):
+            # Nothing more there, whatever the end was thought to be (compaction, a lost tail).
+            cursor.end = cursor.next if cursor.end is not None else None
+        return [m for m in fetched.messages if cursor.end is None or m.offset < cursor.end]
+
+    def _bear(self, cursor: Cursor, error: RocketMQError) -> None:
+        """A queue could not be read. Brokers die and return: try again, for a while."""
+        now = self._instance.clock()
+        self._instance.route_wake_up.wake()
+        if cursor.failing_since is None:
+            cursor.failing_since = now
+            _log.warning("%s can't be read, trying again: %s", cursor.queue, error)
+        elif not self._follow and now - cursor.failing_since > _PATIENCE:
+            raise error

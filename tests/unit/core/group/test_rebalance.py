@@ -1,0 +1,262 @@
+"""Members share queues, give them back in order, and survive storms."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.unit.core.group.group_world import GroupWorld, Member
+
+from rocketwire.core.group.allocation import average
+from rocketwire.core.group.send_back import Retry
+from rocketwire.message import MessageQueue
+from rocketwire.testing.simulated_network import Hang
+from rocketwire.wire.codes import RequestCode
+
+
+def everything(world: GroupWorld) -> list[MessageQueue]:
+    return sorted(
+        MessageQueue("T", broker, i) for broker, n in world.topics["T"].items() for i in range(n)
+    )
+
+
+def check_split(world: GroupWorld) -> None:
+    """Everybody has what Java's average allocation gives him."""
+    queues, names = everything(world), sorted(world.members)
+    for name, mine in world.assignments().items():
+        assert mine == sorted(average(name, queues, names)), name
+
+
+def test_heartbeats_with_the_subscription_come_before_the_first_pull():
+    world = GroupWorld(tags="A || B")
+    world.member().begin()
+    world.run(1.0)
+    for broker in world.brokers.values():
+        codes = [c.code for c in broker.seen]
+        assert RequestCode.PULL_MESSAGE in codes
+        assert codes.index(RequestCode.HEART_BEAT) < codes.index(RequestCode.PULL_MESSAGE)
+        beat = next(c for c in broker.seen if c.code == RequestCode.HEART_BEAT)
+        assert b'"subString":"A || B"' in bytes(beat.body)
+        assert b'"topic":"%RETRY%g"' in bytes(beat.body)
+
+
+def test_members_split_at_once_when_somebody_comes_and_goes():
+    world = GroupWorld()
+    members = [world.member().begin() for _ in range(3)]
+    world.run(1.0)
+    check_split(world)
+    members[1].leave()
+    world.run(1.0)
+    check_split(world)
+    world.member().begin()
+    world.run(1.0)
+    check_split(world)
+
+
+def test_members_find_one_another_without_being_told():
+    """Notifications are lost at times: every 20 s members look by themselves."""
+    world = GroupWorld()
+    world.tell_members = lambda _: None
+    world.member().begin()
+    world.run(1.0)
+    world.member().begin()
+    world.run(21.0)
+    check_split(world)
+
+
+def test_new_queues_are_shared_after_the_next_look_at_the_route():
+    world = GroupWorld(queues=2)
+    members = [world.member(route_refresh=5.0).begin() for _ in range(2)]
+    world.run(1.0)
+    world.topics["T"] = {"broker-a": 4, "broker-b": 4}
+    world.run(30.0)
+    check_split(world)
+    assert sum(len(m.group.queues) for m in members) >= 8
+
+
+def test_a_member_that_brokers_have_forgotten_keeps_its_queues_and_says_so():
+    world = GroupWorld()
+    member = world.member().begin()
+    world.run(1.0)
+    for broker in world.brokers.values():
+        broker.members.clear()
+    member.group.rebalance_wake_up.wake()
+    world.run(2.0)
+    assert all(list(b.members) == [member.name] for b in world.brokers.values())
+    check_split(world)
+    assert member.group.counters.revoked == 0
+
+
+def test_a_lost_queue_is_committed_before_it_is_given_up():
+    world = GroupWorld(brokers=1, queues=2)
+    first = world.member("a").begin()
+    first.behave = lambda _: (2.0, None)
+    world.send(1, ("broker-a", 1))
+    world.run(1.0)
+    assert first.in_hand
+    world.member("b").begin()
+    world.run(0.5)
+    assert ("T", 1) not in world.brokers["broker-a"].offsets
+    world.run(2.0)
+    assert world.brokers["broker-a"].offsets["T", 1] == 1
+
+
+def test_the_next_owner_of_an_ordered_queue_waits_for_the_handler_at_work():
+    world = GroupWorld(brokers=1, queues=2)
+    first = world.member("a", ordered=True).begin()
+    first.behave = lambda _: (50.0, None)
+    world.send(2, ("broker-a", 1))
+    world.run(1.0)
+    second = world.member("b", ordered=True).begin()
+    world.run(40.0)
+    assert world.assignments() == {"a": [MessageQueue("T", "broker-a", 0)], "b": []}
+    world.run(15.0)
+    assert world.assignments()["b"] == [MessageQueue("T", "broker-a", 1)]
+    world.run(5.0)
+    assert [(who, offset) for who, _, offset, _ in world.handled] == [("a", 0), ("b", 1)]
+    assert second.is_alive
+
+
+def test_an_ordered_member_handles_nothing_after_its_lock_ran_out():
+    world = GroupWorld(brokers=1, queues=1)
+    member = world.member(ordered=True, request_timeout=1.0).begin()
+    world.run(1.0)
+    broker = world.brokers["broker-a"]
+    member.behave = lambda _: (1.0, None)
+    world.send(100, ("broker-a", 0))
+    world.run(2.0)
+    broker.break_now(Hang())
+    world.run(60.0)
+    handled = len(world.handled)
+    assert handled <= 3 + 30 + 20
+    world.run(10.0)
+    assert len(world.handled) == handled
+    broker.heal()
+    world.run(100.0)
+    assert len(world.bodies) == 100
+    world.check_order()
+
+
+def test_a_member_whose_lock_another_took_goes_on_behind_the_other():
+    world = GroupWorld(brokers=1, queues=1)
+    member = world.member("a", ordered=True).begin()
+    member.behave = lambda _: (0.5, None)
+    world.send(100, ("broker-a", 0))
+    world.run(2.0)
+    broker = world.brokers["broker-a"]
+    # Somebody else gets the lock (an operator, or a broker that forgot) and handles some.
+    broker.locks["T", 0] = ("stranger", world.clock() + 60.0)
+    world.run(25.0)
+    stopped_at = len(world.handled)
+    world.run(5.0)
+    assert len(world.handled) == stopped_at
+    for offset in range(stopped_at + 5):
+        world.done.add((MessageQueue("T", "broker-a", 0), offset))
+    broker.offsets["T", 0] = stopped_at + 5
+    del broker.locks["T", 0]
+    world.run(90.0)
+    assert world.handled[stopped_at][2] == stopped_at + 5
+    assert broker.offsets["T", 0] == 100
+
+
+def test_a_dead_broker_does_not_stop_the_queues_of_others():
+    world = GroupWorld()
+    world.member().begin()
+    world.run(1.0)
+    world.brokers["broker-a"].break_now(Hang())
+    for _ in range(10):
+        world.send(1, ("broker-b", 0))
+        world.run(0.2)
+    assert len(world.bodies) == 10
+    lost = world.send(5, ("broker-a", 0))
+    world.run(5.0)
+    world.brokers["broker-a"].heal()
+    world.run(60.0)
+    assert set(lost) <= world.bodies
+
+
+class Storm:
+    """Random joins, leaves, crashes, restarts and queue changes, with messages all the time."""
+
+    def __init__(self, seed: int, **options: object) -> None:
+        self.world = GroupWorld(seed=seed)
+        self.random = Random(seed * 7919)
+        self.options = options
+
+    def join(self) -> None:
+        if len(self.world.members) < 6:
+            member = self.world.member(**self.options)
+            member.behave = self._behave
+            member.begin()
+
+    def _behave(self, _: object) -> tuple[float, object]:
+        # The quick ones go on with their queue before they look for another.
+        seconds = self.random.choice([0.0, 0.0002, 0.001, 0.01, 0.1, 1.0])
+        if self.random.random() < 0.05:
+            return seconds, self.random.choice([ValueError("bad luck"), Retry(after=1.0)])
+        return seconds, None
+
+    def leave(self) -> None:
+        self._any().leave()
+
+    def crash(self) -> None:
+        self._any().die()
+
+    def _any(self) -> Member:
+        return self.world.members[self.random.choice(sorted(self.world.members))]
+
+    def restart_broker(self) -> None:
+        broker = self.world.brokers[self.random.choice(sorted(self.world.brokers))]
+        broker.restart()
+        self.world.clock.call_at(self.world.clock() + self.random.uniform(0.1, 40.0), broker.heal)
+
+    def widen(self) -> None:
+        broker = self.random.choice(sorted(self.world.brokers))
+        if self.world.topics["T"][broker] < 8:
+            self.world.topics["T"][broker] += 1
+
+    def rage(self, seconds: float) -> None:
+        world = self.world
+        events = [self.join, self.join, self.leave, self.crash, self.restart_broker, self.widen]
+        self.join()
+        end = world.clock() + seconds
+        while world.clock() < end:
+            world.send(self.random.randrange(4))
+            world.run(self.random.uniform(0.05, 3.0))
+            if self.random.random() < 0.15:
+                event = self.random.choice(events)
+                if world.members or event == self.join:
+                    event()
+
+    def calm_down(self) -> None:
+        world = self.world
+        for broker in world.brokers.values():
+            broker.heal()
+        while len(world.members) < 2:
+            self.join()
+        for member in world.members.values():
+            member.behave = lambda _: (0.001, None)
+        sent = {message.body for _, _, message in world.messages()}
+        for _ in range(60):
+            world.run(10.0)
+            buried = {b for broker in world.brokers.values() for b in broker.dead_letters}
+            if sent <= world.bodies | buried:
+                break
+        assert sent <= world.bodies | buried
+        world.run(100.0)  # locks of the dead end after 60 s, routes are 30 s old at most
+        check_split(world)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_is_missed_in_a_storm(seed):
+    storm = Storm(seed)
+    storm.rage(300.0)
+    storm.calm_down()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_two_members_ever_handle_an_ordered_queue_in_a_storm(seed):
+    storm = Storm(seed, ordered=True)
+    storm.rage(300.0)
+    storm.calm_down()
+    storm.world.check_order()

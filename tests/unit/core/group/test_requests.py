@@ -1,0 +1,93 @@
+"""What brokers and operators ask of a member."""
+
+from __future__ import annotations
+
+from tests.unit.core.group.group_world import GROUP, GroupWorld
+
+from rocketwire.core.group.requests import answer
+from rocketwire.core.group.view import assignment, lag, stats
+from rocketwire.message import MessageQueue
+from rocketwire.wire.client_bodies import queue_json
+from rocketwire.wire.codes import RequestCode, ResponseCode
+from rocketwire.wire.command import Command
+from rocketwire.wire.lenient_json import Pairs, dumps, loads, pairs
+
+ONE = MessageQueue("T", "broker-a", 0)
+
+
+def running(**options: object):
+    world = GroupWorld(brokers=1, queues=2)
+    member = world.member(**options).begin()
+    world.send(6, ("broker-a", 0))
+    world.run(6.0)
+    return world, member
+
+
+def test_an_operator_moves_the_group_back():
+    world, member = running()
+    world.check_commit = lambda *_: None
+    body = dumps({"offsetTable": Pairs([(queue_json(ONE), 2)])}, standard=False)
+    fields = {"topic": "T", "group": GROUP, "timestamp": "0"}
+    command = Command(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)
+    assert answer(member.group, command) is None
+    world.run(0.5)
+    assert [offset for _, _, offset, _ in world.handled] == [0, 1, 2, 3, 4, 5, 2, 3, 4, 5]
+
+
+def test_a_reset_of_another_group_is_none_of_our_business():
+    world, member = running()
+    body = dumps({"offsetTable": Pairs([(queue_json(ONE), 2)])}, standard=False)
+    fields = {"topic": "T", "group": "other", "timestamp": "0"}
+    assert answer(member.group, Command(220, fields, body)) is None
+    world.run(1.0)
+    assert len(world.handled) == 6
+
+
+def test_a_member_tells_how_far_it_is():
+    _, member = running()
+    reply = answer(member.group, Command(221, {"topic": "T", "group": GROUP}))
+    assert reply is not None
+    table = {q["queueId"]: offset for q, offset in pairs(loads(reply.body)["messageQueueTable"])}
+    assert table == {0: 6, 1: 0}
+
+
+def test_a_member_tells_what_it_does():
+    _, member = running(ordered=True)
+    reply = answer(member.group, Command(307, {"consumerGroup": GROUP, "clientId": member.name}))
+    assert reply is not None
+    assert reply.code == ResponseCode.SUCCESS
+    info = loads(reply.body)
+    assert info["properties"]["PROP_CONSUMEORDERLY"] == "true"
+    assert {s["topic"] for s in info["subscriptionSet"]} == {"T", "%RETRY%g"}
+    queues = {(q["topic"], q["queueId"]): i for q, i in pairs(info["mqTable"])}
+    assert queues["T", 0]["commitOffset"] == 6
+    assert queues["T", 0]["locked"] is True
+
+
+def test_questions_that_make_no_sense_are_refused():
+    _, member = running()
+    stranger = answer(member.group, Command(307, {"consumerGroup": "other"}))
+    directly = answer(member.group, Command(309, {"consumerGroup": GROUP}))
+    unknown = answer(member.group, Command(4711))
+    assert stranger is not None
+    assert stranger.code == ResponseCode.SYSTEM_ERROR
+    for refusal in (directly, unknown):
+        assert refusal is not None
+        assert refusal.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert refusal.remark
+
+
+def test_a_consumer_shows_its_queues_its_lag_and_its_numbers():
+    world, member = running()
+    group = member.group
+    assert assignment(group) == (ONE, MessageQueue("T", "broker-a", 1))
+    member.behave = lambda _: (100.0, None)
+    world.send(4, ("broker-a", 0))
+    world.run(1.0)
+    found = world.driver.run(lag(group, world.clock() + 3.0))
+    assert found[ONE] == 4
+    numbers = stats(group)
+    assert (numbers.handled, numbers.pulled, numbers.held, numbers.in_hand) == (6, 10, 4, 2)
+    state = next(q for q in numbers.queues if q.queue == ONE)
+    assert (state.handled, state.committed, state.end, state.held) == (6, 6, 10, 4)
+    assert state.state == "running"
