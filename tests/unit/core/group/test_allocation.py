@@ -18,7 +18,7 @@ from rocketwire.core.group.allocation import (
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "allocation.tsv"
+VECTORS = Path(__file__).parents[3] / "vectors" / "allocation.tsv"
 STRATEGIES = {
     "AVG": average,
     "AVG_BY_CIRCLE": average_by_circle,
