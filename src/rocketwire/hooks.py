@@ -26,6 +26,9 @@ class AttemptEvent(NamedTuple):
     ``outcome`` is ``stored``, ``oneway``, ``not sent``, ``rejected`` or ``maybe stored``; ``state``
     is what the fault table thought of the broker when the attempt ended. Of a batch the id, the
     sharding key and the offset are those of its first message; ``messages`` is how many it has.
+    ``mode`` is ``blocking``, ``async`` or ``oneway``, ``is_pinned`` whether the send must stay on its
+    queue, ``send_at`` when the whole send began (seconds since 1970), ``timeout`` the seconds that it
+    has in all.
     """
 
     at: float
@@ -43,6 +46,10 @@ class AttemptEvent(NamedTuple):
     attempt: int
     messages: int
     state: str
+    mode: str = "blocking"
+    is_pinned: bool = False
+    send_at: float | None = None
+    timeout: float | None = None
 
 
 class SendEvent(NamedTuple):
@@ -79,12 +86,31 @@ class BrokerEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeEvent:
+    """A broker that was left out was asked whether it is well.
+
+    ``at`` is when the probe was over (seconds since 1970), ``latency`` the seconds until its answer,
+    None where none came in time; ``why`` says what was wrong, if anything.
+    """
+
+    at: float
+    broker: str
+    latency: float | None
+    is_good: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class RouteEvent:
-    """The queues of a topic changed; sharding keys may move to other queues, as in Java."""
+    """The queues of a topic changed; sharding keys may move to other queues, as in Java.
+
+    ``before`` is empty where the topic was not known; ``at`` is in seconds since 1970.
+    """
 
     topic: str
     before: tuple[MessageQueue, ...]
     after: tuple[MessageQueue, ...]
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +192,22 @@ class RouteWatcher(Protocol):
 
 
 @runtime_checkable
+class RouteLearner(Protocol):
+    """Called when the queues of a topic are first known, and when they change."""
+
+    def route_learned(self, event: RouteEvent) -> None:
+        """The queues of a topic are these from now on."""
+
+
+@runtime_checkable
+class ProbeWatcher(Protocol):
+    """Called for every probe of a broker that is left out."""
+
+    def broker_probed(self, event: ProbeEvent) -> None:
+        """A probe is over."""
+
+
+@runtime_checkable
 class AssignmentWatcher(Protocol):
     """Called when the queues of a group's member change."""
 
@@ -213,6 +255,7 @@ class HookSet:
         "assigned",
         "before_send",
         "broker_isolated",
+        "broker_probed",
         "broker_returned",
         "dead_lettered",
         "handler_overdue",
@@ -221,6 +264,7 @@ class HookSet:
         "retried",
         "revoked",
         "route_changed",
+        "route_learned",
     )
 
     def __init__(self, hooks: Iterable[object] = ()) -> None:
@@ -237,6 +281,8 @@ class HookSet:
     broker_isolated: tuple[Callable[[BrokerEvent], Any], ...]
     broker_returned: tuple[Callable[[BrokerEvent], Any], ...]
     route_changed: tuple[Callable[[RouteEvent], Any], ...]
+    route_learned: tuple[Callable[[RouteEvent], Any], ...]
+    broker_probed: tuple[Callable[[ProbeEvent], Any], ...]
     assigned: tuple[Callable[[QueuesEvent], Any], ...]
     revoked: tuple[Callable[[QueuesEvent], Any], ...]
     retried: tuple[Callable[[RetryEvent], Any], ...]

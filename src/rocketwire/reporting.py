@@ -17,7 +17,7 @@ from rocketwire.core.faults.selection import Counters as Positions
 from rocketwire.core.instance import Instance
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.stats import ProducerStats
-from rocketwire.hooks import HookSet
+from rocketwire.hooks import HookSet, RouteEvent
 from rocketwire.registry import join_group, leave_group
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ class Reporting:
     def start(self) -> Op[None] | None:
         """Begin; returns an operation that is to be run until it ends, if there is one."""
         self._instance.watch(self._own)
+        if self._telemetry is not None:
+            _tell_routes(self._telemetry, self._instance)
         if self._status is not None:
             self._status.start()
         return self._trace.start() if self._trace is not None else None
@@ -141,8 +143,17 @@ def _make_telemetry(config: ProducerConfig, instance: Instance) -> Telemetry | N
     if config.telemetry is None:
         return None
     from rocketwire.telemetry import Telemetry
+    from rocketwire.telemetry_lines import settings_of
 
-    return Telemetry(config.telemetry, instance.client_id)
+    return Telemetry(config.telemetry, instance.client_id, settings_of(config))
+
+
+def _tell_routes(telemetry: Telemetry, instance: Instance) -> None:
+    """What clients with the same id learned before; what comes later is told by hooks."""
+    for topic in instance.routes.topics():
+        entry = instance.routes.get(topic)
+        if entry is not None and entry.queues:
+            telemetry.route_learned(RouteEvent(topic, (), entry.queues, instance.wall()))
 
 
 class _Trace:

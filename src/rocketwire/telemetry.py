@@ -1,24 +1,13 @@
-"""Delivery telemetry: one JSON line for each attempt, and for each isolation and return.
+"""Delivery telemetry: one JSON line for each attempt, isolation, return, probe and route.
 
 The sending thread only puts the event in line; a writer thread, which starts with the first event,
 formats and writes. When the disk can't keep up, new records are dropped and counted. Nothing that
-goes wrong here reaches a send.
-
-Lines have a ``kind``:
-
-* ``attempt``: ``time`` (seconds since 1970), ``clientId``, ``topic``, ``broker``, ``queueId``,
-  ``offset``, ``messageId``, ``shardingKey``, ``bytes``, ``latency`` (seconds), ``outcome``
-  (``stored``, ``oneway``, ``rejected``, ``maybe stored``, ``not sent``), ``error``, ``attempt``
-  (1 is the first), ``messages`` (in a batch), ``state`` (of the broker when the attempt ended);
-* ``isolated`` and ``returned``: ``time``, ``clientId``, ``broker``, ``reason``, and ``until``
-  (seconds since 1970, or null) when the broker is avoided for a known time;
-* ``dropped``: ``time``, ``clientId``, and ``dropped``: records lost since the last such line.
+goes wrong here reaches a send. What the lines hold is told in ``telemetry_lines``. Every file can be
+read alone: it begins with a header and the routes that were known then.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import re
@@ -26,13 +15,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from rocketwire.hooks import AttemptEvent, BrokerEvent
+from rocketwire.hooks import AttemptEvent, BrokerEvent, ProbeEvent, RouteEvent
 from rocketwire.telemetry_config import TelemetryConfig
+from rocketwire.telemetry_lines import DROPPED, Formatter, Record
 
 _log = logging.getLogger("rocketwire.telemetry")
 
@@ -45,21 +34,20 @@ _CHUNK: Final = 1000
 #: How long closing waits for a disk that hangs.
 CLOSE_LIMIT: Final = 5.0
 
-_quote: Final = lru_cache(maxsize=4096)(json.JSONEncoder().encode)
-_quote_once: Final = json.JSONEncoder().encode
-_DROPPED: Final = b'{"kind":"dropped"'
-
 
 class Telemetry:
-    """A hook that records attempts and the comings and goings of brokers.
+    """A hook that records attempts, probes, routes and the comings and goings of brokers.
 
     Args:
         config: where to, and how much.
         client_id: of the client that it belongs to.
+        settings: what each file tells of the client in its first line.
     """
 
-    def __init__(self, config: TelemetryConfig, client_id: str) -> None:
-        writer = self._writer = Writer(config, client_id)
+    def __init__(
+        self, config: TelemetryConfig, client_id: str, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        writer = self._writer = Writer(config, client_id, settings or {})
         self._queue = writer.queue
         self._limit = config.max_queue
         self._half = config.max_queue // 2
@@ -83,7 +71,15 @@ class Telemetry:
         """Put the end of an isolation in line."""
         self._put(("returned", event.at, event.broker, event.why, None))
 
-    def _put(self, record: _Record) -> None:
+    def broker_probed(self, event: ProbeEvent) -> None:
+        """Put a probe in line."""
+        self._put(event)
+
+    def route_learned(self, event: RouteEvent) -> None:
+        """Put the queues of a topic in line."""
+        self._put(event)
+
+    def _put(self, record: Record) -> None:
         queue, writer = self._queue, self._writer
         waiting = len(queue)
         if waiting >= self._limit or writer.is_closed:
@@ -104,20 +100,21 @@ class Telemetry:
         self._writer.forget()
 
 
-_Record = AttemptEvent | tuple[str, float, str, str, float | None]
-
-
 class Writer:
     """The thread that formats and writes, and the line in front of it."""
 
-    def __init__(self, config: TelemetryConfig, client_id: str) -> None:
-        self.queue: deque[_Record] = deque()
+    def __init__(
+        self, config: TelemetryConfig, client_id: str, settings: Mapping[str, Any]
+    ) -> None:
+        self.queue: deque[Record] = deque()
         self.dropped = 0
         self.is_called = False
         self.is_closed = False
         self._told_dropped = 0
-        self._format = Formatter(client_id, config.sharding_key)
-        self._files = LineFiles(config, client_id)
+        self._format = Formatter(client_id, config.sharding_key, settings)
+        # A file should hold more than its head.
+        room = config.rotate_bytes // 4
+        self._files = LineFiles(config, client_id, lambda: self._format.head(time.time(), room))
         self._lines: list[bytes] = []
         self._called = threading.Event()
         self._hurried = threading.Event()
@@ -176,7 +173,7 @@ class Writer:
         except Exception:  # noqa: BLE001 - nobody else would hear of it
             _log.exception("telemetry failed")
         finally:
-            self.drop(sum(not line.startswith(_DROPPED) for line in self._lines))
+            self.drop(sum(not line.startswith(DROPPED) for line in self._lines))
             self._files.close()
 
     def _serve(self) -> bool:
@@ -230,66 +227,22 @@ class Writer:
         return True
 
 
-class Formatter:
-    """Makes lines of records."""
-
-    def __init__(self, client_id: str, sharding_key: str) -> None:
-        self._client = _quote_once(client_id)
-        self._key: Callable[[str], str | None] = _KEYS[sharding_key]
-
-    def line(self, record: _Record) -> bytes:
-        """The line of a record."""
-        if isinstance(record, AttemptEvent):
-            return self._attempt(record)
-        kind, at, broker, reason, until = record
-        moment = "null" if until is None else f"{until:.3f}"
-        return (
-            f'{{"kind":"{kind}","time":{at:.6f},"clientId":{self._client},'
-            f'"broker":{_quote(broker)},"reason":{_quote_once(reason)},"until":{moment}}}\n'
-        ).encode()
-
-    def _attempt(self, e: AttemptEvent) -> bytes:
-        # By hand, since json.dumps of a dict takes three times as long and holds up the senders.
-        key = None if e.sharding_key is None else self._key(e.sharding_key)
-        return (
-            f'{{"kind":"attempt","time":{e.at:.6f},"clientId":{self._client},'
-            f'"topic":{_quote(e.topic)},"broker":{_quote(e.broker)},"queueId":{e.queue_id},'
-            f'"offset":{"null" if e.offset is None else e.offset},'
-            f'"messageId":{_quote_once(e.message_id)},'
-            f'"shardingKey":{"null" if key is None else _quote_once(key)},'
-            f'"bytes":{e.size},"latency":{e.latency:.6f},"outcome":{_quote(e.outcome)},'
-            f'"error":{"null" if e.error is None else _quote_once(e.error)},"attempt":{e.attempt},'
-            f'"messages":{e.messages},"state":{_quote(e.state)}}}\n'
-        ).encode()
-
-    def dropped(self, at: float, count: int) -> bytes:
-        """A line that tells how many there should have been."""
-        return (
-            f'{{"kind":"dropped","time":{at:.6f},"clientId":{self._client},"dropped":{count}}}\n'
-        ).encode()
-
-
-@lru_cache(maxsize=4096)
-def hashed_key(key: str) -> str:
-    """16 hexadecimal digits that stand for a sharding key, the same in every process."""
-    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-_KEYS: Final[dict[str, Callable[[str], str | None]]] = {
-    "plain": lambda key: key,
-    "hashed": hashed_key,
-    "off": lambda _: None,
-}
-
-
 class LineFiles:
     """Files of whole lines, each of a limited size; a new one begins when the last is full.
 
     Files are opened exclusively, so that each has one writer, whoever else uses the folder. They
     are written without a buffer: after a fork, two processes would flush the same one.
+
+    Args:
+        config: where they are, and how large and how many.
+        client_id: stands in their names.
+        head: makes the lines that each begins with.
     """
 
-    def __init__(self, config: TelemetryConfig, client_id: str) -> None:
+    def __init__(
+        self, config: TelemetryConfig, client_id: str, head: Callable[[], bytes] = bytes
+    ) -> None:
+        self._head = head
         self._folder = Path(config.folder)
         self._stem = "attempts-" + re.sub(r"[^A-Za-z0-9.-]+", "_", client_id)[:120]
         self._rotate = config.rotate_bytes
@@ -310,11 +263,13 @@ class LineFiles:
             if self._descriptor < 0 or (self._size and len(lines[0]) > room):
                 self._begin()
                 room = self._rotate
-            count, size = 1, len(lines[0])
+            # With the first lines in one go: no file has records without the head.
+            head = b"" if self._size else self._head()
+            count, size = 1, len(head) + len(lines[0])
             while count < len(lines) and size + len(lines[count]) <= room:
                 size += len(lines[count])
                 count += 1
-            self._append(b"".join(lines[:count]))
+            self._append(head + b"".join(lines[:count]))
             del lines[:count]
 
     def _append(self, data: bytes) -> None:

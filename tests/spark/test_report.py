@@ -67,6 +67,12 @@ class Story:
 
 def make_story():
     story = Story()
+    # Producer one writes version 2, producer two the version before it.
+    common = {"time": BEGIN, "clientId": "one"}
+    story.add(common | {"kind": "header", "version": 2, "policy": {"floor": 0.02}, "retries": 2})
+    story.add(common | {"kind": "route", "topic": "orders", "queues": {"a": 8, "b": 8}})
+    probe = {"kind": "probe", "broker": "b", "latency": None, "good": False, "reason": "refused"}
+    story.add(common | probe)
     for second in range(120):  # two minutes of plain traffic, 240 sends
         story.attempt(second, "a", queueId=second % 4, latency=0.001, bytes=200)
         story.attempt(second + 0.5, "b", queueId=second % 4, latency=0.004, client="two")

@@ -113,7 +113,26 @@ def test_every_attempt_is_a_line(cluster: EmbeddedCluster, tmp_path: Path, shell
     ]
     assert [line["shardingKey"] for line in found[:49]] == [f"k{n}" for n in range(1, 50)]
     assert {line["outcome"] for line in found} == {"stored"}
+    assert {(line["pinned"], line["timeout"]) for line in found[:49]} == {(True, 3.0)}
+    assert all(0 <= line["time"] - line["sendTime"] < 3.0 for line in found)
+    assert {line["version"] for line in lines(tmp_path, "header")} == {2}
+    # A file begins with the routes that were known then, so the first one may be told twice.
+    queues = dict.fromkeys(("broker-a", "broker-b"), 4)
+    assert {(r["topic"], *r["queues"].items()) for r in lines(tmp_path, "route")} == {
+        ("orders", *queues.items())
+    }
     assert p.producer.stats().telemetry_dropped == 0
+
+
+def test_a_later_producer_of_an_instance_tells_the_routes_that_were_known(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"client_id": "shared@routes"}
+    with Producer(cluster.name_server, group="a", **options) as first:
+        first.send(Message("orders", b"x"))
+        with Producer(cluster.name_server, group="b", telemetry=tmp_path, **options):
+            pass
+    assert {line["topic"] for line in lines(tmp_path, "route")} == {"orders"}
 
 
 def test_a_failing_broker_shows_in_attempts_and_as_an_isolation(
@@ -187,7 +206,7 @@ def test_a_folder_that_can_not_be_written_costs_lines_and_no_message(
         for _ in range(20):
             p.send(Message("orders", b"x"))
     assert p.producer.stats().sent == 20
-    assert p.producer.stats().telemetry_dropped == 20
+    assert p.producer.stats().telemetry_dropped == 21  # the route of the topic, too
 
 
 def test_producers_that_share_an_instance_have_files_of_their_own(

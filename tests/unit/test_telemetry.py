@@ -14,9 +14,12 @@ import pytest
 from rocketwire import telemetry
 from rocketwire.config import ProducerConfig, from_mapping
 from rocketwire.errors import ConfigError
-from rocketwire.hooks import AttemptEvent, BrokerEvent, HookSet
-from rocketwire.telemetry import LineFiles, Telemetry, hashed_key
+from rocketwire.fault_policy import FaultPolicy
+from rocketwire.hooks import AttemptEvent, BrokerEvent, HookSet, ProbeEvent, RouteEvent
+from rocketwire.message import MessageQueue
+from rocketwire.telemetry import LineFiles, Telemetry
 from rocketwire.telemetry_config import TelemetryConfig, as_telemetry
+from rocketwire.telemetry_lines import hashed_key, settings_of
 
 CLIENT = "10.0.0.9@77#123"
 
@@ -42,9 +45,13 @@ def attempt(number: int = 1, **changes: Any) -> AttemptEvent:
     return event._replace(**changes)
 
 
-def lines(folder: Path) -> list[dict[str, Any]]:
+def all_lines(folder: Path) -> list[dict[str, Any]]:
     paths = sorted(folder.glob("attempts-*.jsonl"))
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [line for line in all_lines(folder) if line["kind"] != "header"]
 
 
 def opened(folder: Path, **settings: Any) -> Telemetry:
@@ -53,7 +60,9 @@ def opened(folder: Path, **settings: Any) -> Telemetry:
 
 def test_an_attempt_is_one_line_with_all_its_fields(tmp_path: Path) -> None:
     hook = opened(tmp_path)
-    hook.after_attempt(attempt(5))
+    hook.after_attempt(
+        attempt(5, mode="async", is_pinned=True, send_at=1_700_000_000.0, timeout=3.0)
+    )
     hook.close()
     assert lines(tmp_path) == [
         {
@@ -73,6 +82,10 @@ def test_an_attempt_is_one_line_with_all_its_fields(tmp_path: Path) -> None:
             "attempt": 1,
             "messages": 1,
             "state": "usable",
+            "mode": "async",
+            "pinned": True,
+            "sendTime": 1_700_000_000.0,
+            "timeout": 3.0,
         }
     ]
 
@@ -121,10 +134,66 @@ def test_isolation_and_return_are_lines_with_their_reason(tmp_path: Path) -> Non
     ]
 
 
-def test_it_hears_of_attempts_and_brokers_and_of_nothing_else(tmp_path: Path) -> None:
+def test_it_hears_of_attempts_brokers_and_routes_and_of_nothing_else(tmp_path: Path) -> None:
     hooks = HookSet((opened(tmp_path),))
     heard = [name for name in HookSet.__slots__ if getattr(hooks, name)]
-    assert heard == ["after_attempt", "broker_isolated", "broker_returned"]
+    assert heard == [
+        "after_attempt",
+        "broker_isolated",
+        "broker_probed",
+        "broker_returned",
+        "route_learned",
+    ]
+
+
+def test_an_event_of_an_earlier_version_has_defaults_for_what_is_new() -> None:
+    assert attempt()[15:] == ("blocking", False, None, None)
+
+
+def test_probes_are_lines_with_what_came_of_them(tmp_path: Path) -> None:
+    hook = opened(tmp_path)
+    hook.broker_probed(ProbeEvent(1000.0, "broker-b", 0.25, True, ""))
+    hook.broker_probed(ProbeEvent(1001.0, "broker-b", None, False, "gave no answer"))
+    hook.close()
+    common = {"kind": "probe", "clientId": CLIENT, "broker": "broker-b"}
+    assert lines(tmp_path) == [
+        common | {"time": 1000.0, "latency": 0.25, "good": True, "reason": ""},
+        common | {"time": 1001.0, "latency": None, "good": False, "reason": "gave no answer"},
+    ]
+
+
+def route(topic: str, **queues: int) -> RouteEvent:
+    after = tuple(
+        MessageQueue(topic, name, n) for name, most in queues.items() for n in range(most)
+    )
+    return RouteEvent(f"space%{topic}", (), after, 1000.0)
+
+
+def test_every_file_begins_with_the_settings_and_the_routes_known_then(tmp_path: Path) -> None:
+    config = ProducerConfig(fault=FaultPolicy(floor=0.05), retries=4, send_timeout=2.0)
+    settings = TelemetryConfig(str(tmp_path), rotate_bytes=4096, files=3)
+    hook = Telemetry(settings, CLIENT, settings_of(config))
+    hook.route_learned(route("orders", a=2))
+    hook.route_learned(route("orders", a=2, b=1))
+    for number in range(200):
+        hook.after_attempt(attempt(number))
+    hook.close()
+    for path in tmp_path.iterdir():
+        first, second, *others = map(json.loads, path.read_text().splitlines())
+        assert (first["kind"], first["version"], first["clientId"]) == ("header", 2, CLIENT)
+        assert FaultPolicy(**first["policy"]) == config.fault
+        assert (first["sendTimeout"], first["attemptTimeout"], first["retries"]) == (2.0, "auto", 4)
+        assert (second["topic"], second["queues"]) == ("orders", {"a": 2, "b": 1})
+        assert others
+
+
+def test_routes_take_no_more_than_a_part_of_a_file(tmp_path: Path) -> None:
+    hook = opened(tmp_path, rotate_bytes=4096, files=100)
+    for number in range(500):
+        hook.route_learned(route(f"topic-{number}", a=1))
+    hook.close()
+    assert all(path.stat().st_size <= 4096 for path in tmp_path.iterdir())
+    assert {line["topic"] for line in lines(tmp_path)} == {f"topic-{n}" for n in range(500)}
 
 
 def test_the_sharding_key_can_be_hashed_or_left_out(tmp_path: Path) -> None:
@@ -208,7 +277,7 @@ def test_two_writers_with_one_client_id_never_share_a_file(tmp_path: Path) -> No
     first.close()
     second.close()
     contents = [
-        {json.loads(line)["offset"] for line in path.read_text().splitlines()}
+        {json.loads(line)["offset"] for line in path.read_text().splitlines()[1:]}
         for path in tmp_path.iterdir()
     ]
     assert sorted(contents, key=min) == [{0, 1, 2}, {10, 11, 12}]

@@ -22,7 +22,7 @@ from rocketwire.core.routes import RouteChange, RouteTable
 from rocketwire.core.sending.replies import Replies
 from rocketwire.core.wake_up import WakeUp
 from rocketwire.errors import ConfigError
-from rocketwire.hooks import BrokerEvent, HookSet, RouteEvent, call_hooks
+from rocketwire.hooks import BrokerEvent, HookSet, ProbeEvent, RouteEvent, call_hooks
 from rocketwire.wire.acl import sign
 from rocketwire.wire.command import BINARY, JSON, Command, Request
 from rocketwire.wire.message_id import MessageIdMaker
@@ -182,6 +182,9 @@ class Instance:
             self.faults.reset(broker)
         self.faults.retain(self.routes.brokers())
         entry = change.entry
+        if self.hooks.route_learned:
+            event = RouteEvent(entry.topic, change.before or (), entry.queues, self.wall())
+            call_hooks(self.hooks.route_learned, event)
         if change.before is not None and change.before != entry.queues:
             _log.info(
                 "topic %s: %d queues on %s (were %d)",
@@ -191,8 +194,16 @@ class Instance:
                 len(change.before),
             )
             if self.hooks.route_changed:
-                event = RouteEvent(entry.topic, change.before, entry.queues)
+                event = RouteEvent(entry.topic, change.before, entry.queues, self.wall())
                 call_hooks(self.hooks.route_changed, event)
+
+    def probed(self, broker: str, latency: float | None, why: str, *, good: bool) -> None:
+        """A probe is over: let the fault table judge it, and tell who listens."""
+        self.faults.probe_finished(broker, self.clock(), latency, good, why)
+        if self.hooks.broker_probed:
+            event = ProbeEvent(self.wall(), broker, latency, good, why)
+            call_hooks(self.hooks.broker_probed, event)
+        self.probe_wake_up.wake()
 
     def _isolated(self, broker: str, why: str, until: float | None) -> None:
         if self.hooks.broker_isolated:

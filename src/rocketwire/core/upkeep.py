@@ -121,8 +121,7 @@ def probe(instance: Instance, broker: str) -> Op[None]:
         good, latency = reply.code not in BROKER_UNWELL, reply.arrived - watch.began
         if not good:
             reason = f"answered {RESPONSE_NAMES[reply.code]} ({reply.code})"
-    instance.faults.probe_finished(broker, instance.clock(), latency, good, reason)
-    instance.probe_wake_up.wake()
+    instance.probed(broker, latency, reason, good=good)
 
 
 def keep_heartbeats(instance: Instance) -> Op[None]:

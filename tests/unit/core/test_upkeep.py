@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
 from tests.unit.core.world import NAME_SERVER, World, decoded, route_of
 
 from rocketwire.core.upkeep import (
@@ -123,6 +125,35 @@ def test_an_isolated_broker_returns_by_a_good_probe_and_two_messages() -> None:
     states = {h.broker: h.state for h in world.instance.faults.snapshot(world.clock())}
     assert states["broker-b"] == "usable"
     assert world.where()[before:].count("broker-b") >= 8
+
+
+class ProbeNotes:
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def broker_probed(self, event: Any) -> None:
+        self.seen.append(event)
+
+
+def test_hooks_hear_of_every_probe_and_of_what_came_of_it() -> None:
+    notes = ProbeNotes()
+    world = started(hooks=(notes,))
+    keep(world)
+    for _ in range(30):
+        world.send()
+    world.brokers["broker-b"].break_now(Refuse())
+    for _ in range(12):
+        world.send()
+    world.clock.advance(4.0)
+    world.brokers["broker-b"].heal()
+    world.clock.advance(3.0)
+    *bad, good = notes.seen
+    assert {event.broker for event in notes.seen} == {"broker-b"}
+    assert bad
+    assert all(event.latency is None and not event.is_good and event.why for event in bad)
+    assert (good.is_good, good.why) == (True, "")
+    assert good.latency == pytest.approx(0.002)
+    assert 1_700_000_000.0 < bad[0].at < good.at <= world.instance.wall()
 
 
 def test_a_broker_that_says_busy_to_probes_stays_out() -> None:

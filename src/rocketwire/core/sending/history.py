@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rocketwire.core.sending.attempt import SendAttempt, as_texts
 from rocketwire.core.sending.order import KeySlot
 from rocketwire.core.sending.retry import failure, outcome_of
@@ -10,6 +12,8 @@ from rocketwire.hooks import AttemptEvent, SendEvent, call_hooks
 from rocketwire.message import SendResult
 from rocketwire.wire.command import Reply
 from rocketwire.wire.properties import Property
+
+_MODES: Final = ("blocking", "async", "oneway")
 
 
 class SendHistory:
@@ -139,8 +143,9 @@ class SendHistory:
         hooks, instance = sender.hooks.after_attempt, sender.instance
         if not hooks:
             return
+        at = instance.wall()
         event = AttemptEvent(
-            instance.wall(),
+            at,
             instance.client_id,
             attempt.message.topic,
             target.broker,
@@ -155,5 +160,9 @@ class SendHistory:
             len(self.attempts) + count,
             attempt.count,
             instance.faults.state_of(target.broker),
+            _MODES[attempt.mode],
+            attempt.is_pinned,
+            at - (attempt.began + latency - self.began),
+            attempt.timeout,
         )
         call_hooks(hooks, event)

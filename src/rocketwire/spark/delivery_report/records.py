@@ -17,6 +17,9 @@ ATTEMPT: Final = "attempt"
 ISOLATED: Final = "isolated"
 RETURNED: Final = "returned"
 DROPPED: Final = "dropped"
+PROBE: Final = "probe"
+ROUTE: Final = "route"
+HEADER: Final = "header"
 #: No JSON object, such as a line torn by a full disk, or one with a field of the wrong type.
 UNREADABLE: Final = "unreadable"
 #: A JSON object that no producer of ours wrote.
@@ -134,11 +137,12 @@ def _kind_of_line(line: Column) -> Column:
         & line["latency"].between(0.0, _LONGEST)
         & (line["attempt"] >= 1)
     )
-    is_event = kind.isin(ISOLATED, RETURNED) & line["broker"].isNotNull()
+    is_event = kind.isin(ISOLATED, RETURNED, PROBE) & line["broker"].isNotNull()
+    is_setting = (kind == HEADER) | ((kind == ROUTE) & line["topic"].isNotNull())
     is_loss = (kind == DROPPED) & (line["dropped"] >= 0)
     return (
         f.when(line.isNull() | line[_CORRUPT].isNotNull(), UNREADABLE)
-        .when(is_plausible & (is_attempt | is_event | is_loss), kind)
+        .when(is_plausible & (is_attempt | is_event | is_loss | is_setting), kind)
         .otherwise(FOREIGN)
     )
 
