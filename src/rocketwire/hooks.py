@@ -219,6 +219,17 @@ class AssignmentWatcher(Protocol):
 
 
 @runtime_checkable
+class RevocationWatcher(Protocol):
+    """Called before queues of a group's member are taken away."""
+
+    def queues_revoked(self, event: QueuesEvent) -> None:
+        """Queues are about to go to another member, or to be left: the last moment to acknowledge.
+
+        What is acknowledged in this call is committed with them. It must not wait for the consumer.
+        """
+
+
+@runtime_checkable
 class RetryWatcher(Protocol):
     """Called when a handler failed."""
 
@@ -261,6 +272,7 @@ class HookSet:
         "handler_overdue",
         "offset_moved",
         "paused",
+        "queues_revoked",
         "retried",
         "revoked",
         "route_changed",
@@ -284,6 +296,7 @@ class HookSet:
     route_learned: tuple[Callable[[RouteEvent], Any], ...]
     broker_probed: tuple[Callable[[ProbeEvent], Any], ...]
     assigned: tuple[Callable[[QueuesEvent], Any], ...]
+    queues_revoked: tuple[Callable[[QueuesEvent], Any], ...]
     revoked: tuple[Callable[[QueuesEvent], Any], ...]
     retried: tuple[Callable[[RetryEvent], Any], ...]
     dead_lettered: tuple[Callable[[RetryEvent], Any], ...]

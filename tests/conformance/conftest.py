@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.conformance.members import MEMBERS, Seen
 from tests.conformance.shells import SHELLS
 from tests.real import running
 
+from rocketwire import Producer
 from rocketwire.embedded import EmbeddedCluster
 
 _names = itertools.count(1)
@@ -76,6 +78,30 @@ def open_shell(request: pytest.FixtureRequest, target: Target) -> Iterator[Calla
 def shell(open_shell: Callable[..., Any]) -> Any:
     """A shell with default settings."""
     return open_shell()
+
+
+@pytest.fixture
+def producer(target: Target) -> Iterator[Producer]:
+    with Producer(target.name_server, group="feeder") as producer:
+        yield producer
+
+
+@pytest.fixture(params=list(MEMBERS))
+def member(request: pytest.FixtureRequest, target: Target) -> Iterator[Callable[..., Any]]:
+    """Starts members of consumer groups; all are stopped in the end."""
+    started: list[Any] = []
+
+    def start(group: str, *topics: str, **options: Any) -> Any:
+        options = {"start": "earliest", "seen": seen, "label": str(len(started))} | options
+        one = MEMBERS[request.param](target.name_server, group, *topics, **options).start()
+        started.append(one)
+        return one
+
+    seen = Seen()
+    start.seen, start.kind = seen, request.param
+    yield start
+    for one in started:
+        one.stop()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -97,7 +97,11 @@ class BlockingMember:
         return self.consumer.stats()
 
     def lag(self) -> dict[MessageQueue, int]:
-        return self.consumer.lag()
+        return self.ask("lag")
+
+    def ask(self, method: str, *args: Any) -> Any:
+        """Call something of the consumer that waits."""
+        return getattr(self.consumer, method)(*args)
 
 
 class AsyncMember(BlockingMember):
@@ -136,8 +140,9 @@ class AsyncMember(BlockingMember):
         if self.error is not None:
             raise self.error
 
-    def lag(self) -> dict[MessageQueue, int]:
-        return asyncio.run_coroutine_threadsafe(self.consumer.lag(), self._loop).result(LIMIT)
+    def ask(self, method: str, *args: Any) -> Any:
+        work = getattr(self.consumer, method)(*args)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(LIMIT)
 
 
 MEMBERS = {"blocking": BlockingMember, "asyncio": AsyncMember}

@@ -5,39 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.conformance.members import MEMBERS, Seen, eventually, shared, unique_group
+from tests.conformance.members import eventually, shared, unique_group
 
 from rocketwire import Message, MessageQueue, Producer, Reader, Retry, TopicNotFoundError
 from rocketwire.wire.trace_record import SubAfterRecord, SubBeforeRecord, decode_trace
-
-
-@pytest.fixture
-def producer(target) -> Iterator[Producer]:
-    with Producer(target.name_server, group="feeder") as producer:
-        yield producer
-
-
-@pytest.fixture(params=list(MEMBERS))
-def member(request: pytest.FixtureRequest, target) -> Iterator[Callable[..., Any]]:
-    """Starts members; all are stopped in the end."""
-    started: list[Any] = []
-
-    def start(group: str, *topics: str, **options: Any) -> Any:
-        options = {"start": "earliest", "seen": seen, "label": str(len(started))} | options
-        one = MEMBERS[request.param](target.name_server, group, *topics, **options).start()
-        started.append(one)
-        return one
-
-    seen = Seen()
-    start.seen, start.kind = seen, request.param
-    yield start
-    for one in started:
-        one.stop()
 
 
 def queues_of(topic: str, brokers: tuple[str, ...], count: int = 4) -> list[MessageQueue]:

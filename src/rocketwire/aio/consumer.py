@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import logging
 from collections import deque
@@ -12,41 +11,26 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Iterable,
     Mapping,
     Sequence,
 )
 from typing import Any, Final, Self, cast
 
-from rocketwire.aio.client import AsyncClient
-from rocketwire.aio.group_session import GroupSession
+from rocketwire.aio.group_client import GroupClient
 from rocketwire.consumer_config import ConsumerConfig
-from rocketwire.core.group import view as group_view
 from rocketwire.core.group.handling import (
     Failure,
     cancelled,
     error_of,
-    make_workload,
     tell_of_waiting,
     trace_code,
     wanted_retry,
 )
-from rocketwire.core.group.membership import Group
-from rocketwire.core.group.replying import replies_in, send_reply
-from rocketwire.core.group.send_back import Retry
-from rocketwire.core.group.stats import ConsumerStats
-from rocketwire.core.group.trace import ConsumeTracer
-from rocketwire.core.group.upkeep import give_up_waiting
-from rocketwire.core.group.workload import Work, Workload
-from rocketwire.core.reading.filters import message_filter
-from rocketwire.core.reading.pull import TagFilter
-from rocketwire.core.sending.validate import check_topic
-from rocketwire.errors import ClientClosedError, ConfigError
-from rocketwire.hooks import HookSet
-from rocketwire.message import MessageQueue
-from rocketwire.offset_file import OffsetFile
+from rocketwire.core.group.replying import replies_in
+from rocketwire.core.group.workload import Work
+from rocketwire.errors import ConfigError
 from rocketwire.registry import make_config
-from rocketwire.stored_message import Reply, StoredMessage
+from rocketwire.stored_message import StoredMessage
 
 _log = logging.getLogger("rocketwire.consumer")
 
@@ -56,7 +40,7 @@ Handler = Callable[[Any], Any]
 _TURN: Final = 0.002
 
 
-class AsyncConsumer(AsyncClient[ConsumerConfig]):
+class AsyncConsumer(GroupClient):
     """Reads as a member of a group, on an event loop. The twin of ``Consumer``.
 
     Subscribe, then ``await run(handler)``, or iterate with ``async for``. It belongs to the loop
@@ -69,8 +53,6 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
         **options: the settings, see the reference of ``ConsumerConfig``.
     """
 
-    _what = "consumer"
-
     def __init__(
         self,
         name_servers: str | Sequence[str] | None = None,
@@ -79,141 +61,8 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
         config: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        self._prepare(make_config(ConsumerConfig, name_servers, group, config, options))
-
-    def _prepare(self, config: ConsumerConfig) -> None:
-        super().__init__(config)
-        self._subscriptions: dict[str, TagFilter] = {}
-        self._session: GroupSession | None = None
-        #: Whether somebody called ``stop()``; until ``run`` or the iteration has ended.
-        self._stop_wanted = False
-        self._is_leaving = False
+        super().__init__(make_config(ConsumerConfig, name_servers, group, config, options))
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self._file: OffsetFile | None = None
-        self._tracer: ConsumeTracer | None = None
-        #: The membership now, or the last one: its numbers outlive it.
-        self._group: Group | None = None
-
-    def _opened(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._join_lock = asyncio.Lock()
-        self._stopped = asyncio.Event()
-
-    # -- what is wanted ----------------------------------------------------------------------
-
-    def subscribe(
-        self, topic: str, tags: str | Iterable[str] = "*", *, sql: str | None = None
-    ) -> Self:
-        """Want a topic, or some messages of it; several topics may be subscribed to.
-
-        Args:
-            topic: its name.
-            tags: ``*``, ``TagA``, ``TagA || TagB`` or a list of tags; replaces what was wanted of
-                it before.
-            sql: an SQL92 expression over properties instead of tags, which brokers evaluate. A
-                wrong one is an error of ``join`` and ``run``.
-
-        Raises:
-            InvalidMessageError: the topic, the tags or the expression make no sense.
-        """
-        check_topic(topic)
-        self._subscriptions[topic] = message_filter(tags, sql)
-        self._resubscribe()
-        return self
-
-    def unsubscribe(self, topic: str) -> None:
-        """Want a topic no more; its queues are given back."""
-        self._subscriptions.pop(topic, None)
-        self._resubscribe()
-
-    def _resubscribe(self) -> None:
-        if self._session is not None:
-            self._session.group.subscribe(self._subscriptions)
-
-    # -- membership --------------------------------------------------------------------------
-
-    async def join(self) -> Self:
-        """Become a member of the group now; ``run`` and iteration do it by themselves.
-
-        Raises:
-            ConfigError: nothing is subscribed to.
-            RouteError: no topic is known, or no name server answered.
-        """
-        await self.start()
-        async with self._join_lock:
-            if self._session is None:
-                self._session = await self._joined()
-        return self
-
-    async def _joined(self) -> GroupSession:
-        if not self._subscriptions:
-            raise ConfigError("nothing is subscribed to: call subscribe(topic) first")
-        instance, config = self._instance, self._config
-        self._workload = self._make_workload()
-        self._file = OffsetFile(config.offsets_folder, config.group) if config.broadcast else None
-        group = Group(instance, config, self._workload, HookSet(config.hooks), self._file)
-        group.subscribe(self._subscriptions)
-        self._tracer = group.tracer
-        self._group = group
-        session = GroupSession(group)
-        try:
-            await session.join()
-        except BaseException:
-            await session.close()
-            self._close_file()
-            raise
-        return session
-
-    def _close_file(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def _make_workload(self) -> Workload:
-        instance = self._instance
-        workload = make_workload(self._config, instance.surroundings.make_lock(), instance.clock)
-        workload.on_ready = self._wake
-        return workload
-
-    async def leave(self) -> None:
-        """Finish what is in hand, commit, and leave the group; a second call does nothing."""
-        async with self._join_lock:
-            session = self._session
-            if session is None:
-                return
-            self._is_leaving = True
-            self._wake_all()
-            try:
-                if not await session.leave(self._config.shutdown_timeout):
-                    _log.warning("a handler was still at work when its consumer left the group")
-            finally:
-                self._session, self._is_leaving = None, False
-                self._close_file()
-
-    def stop(self) -> None:
-        """End ``run`` or an iteration soon; may be called from any thread or signal handler."""
-        self._stop_wanted = True
-        if self._state == "running":
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs any more
-                self._loop.call_soon_threadsafe(self._wake_all)
-
-    def _wake_all(self) -> None:
-        """Let everybody see that it is time to stop."""
-        self._stopped.set()
-        while self._waiters:
-            self._wake()
-
-    @property
-    def _is_ending(self) -> bool:
-        return self._stop_wanted or self._is_leaving
-
-    async def _closing(self) -> None:
-        await self.leave()
-
-    def _close_unused(self) -> None:
-        super()._close_unused()
-        session = self._session
-        if session is not None:
-            session.retain(self._instance.routes.addresses() | set(self._config.name_servers))
 
     # -- handling ----------------------------------------------------------------------------
 
@@ -260,11 +109,6 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                 tell_of_waiting(self._workload, self._config.shutdown_timeout)
             raise
 
-    def _give_up_waiting(self) -> None:
-        """Leave without those handlers that are still at work."""
-        if self._group is not None:
-            give_up_waiting(self._group)
-
     async def _end(self, workers: _Workers) -> None:
         try:
             if workers.were_started:
@@ -274,7 +118,7 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
             await self.leave()
             raise
         finally:
-            self._stop_wanted = False
+            self._has_stopped()
             await workers.end()
 
     async def _work(self, handler: Handler) -> None:  # noqa: C901 - a call costs each message
@@ -321,24 +165,6 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                 await asyncio.sleep(0)
                 turn = clock()
 
-    def _go_on(self, work: Work) -> StoredMessage | None:
-        """What whoever iterates gets next of the same work; None if he should finish it."""
-        # Not one more after a stop, and those that wait go to other members.
-        return None if self._is_ending else self._workload.go_on(work)
-
-    def _succeeded(self, work: Work) -> None:
-        self._workload.finish(work)
-
-    def _reply(self, replies: list[tuple[StoredMessage, Reply]]) -> None:
-        session = self._session
-        if session is not None:
-            for request, reply in replies:
-                session.group.start(send_reply(session.group, request, reply))
-
-    def _failed(self, work: Work, retry: Retry, error: Exception | None) -> None:
-        if self._session is not None:
-            self._session.failed(work, retry, error)
-
     def _next_now(self) -> Work | None:
         """The next piece of work, if there is any and it is not time to stop."""
         if self._stop_wanted or self._is_leaving:
@@ -373,35 +199,14 @@ class AsyncConsumer(AsyncClient[ConsumerConfig]):
                 waiter.set_result(None)
                 return
 
+    def _wake_all(self) -> None:
+        super()._wake_all()
+        while self._waiters:
+            self._wake()
+
     def __aiter__(self) -> AsyncIterator[Any]:
         """Messages one by one (lists, where ``batch`` is above 1). Going on acknowledges."""
         return _Iteration(self)
-
-    # -- looking -----------------------------------------------------------------------------
-
-    async def lag(self) -> dict[MessageQueue, int]:
-        """How many messages of each of our queues are not handled yet; brokers are asked."""
-        deadline = self._deadline()
-        session = self._session
-        return {} if session is None else await self._run(group_view.lag(session.group, deadline))
-
-    def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that are ours now."""
-        return () if self._session is None else group_view.assignment(self._session.group)
-
-    def stats(self) -> ConsumerStats:
-        """Counters since the consumer joined, and each queue as it stands.
-
-        After it has left, the numbers of the time when it was a member.
-
-        Raises:
-            ClientClosedError: it never was a member.
-        """
-        if self._group is None:
-            raise ClientClosedError(
-                "this consumer is no member of its group, and never was: run it, or join()"
-            )
-        return group_view.stats(self._group)
 
 
 class _Iteration:
@@ -422,14 +227,14 @@ class _Iteration:
             if given is not None:
                 self._in_hand = work
                 return given
-            consumer._succeeded(work)  # noqa: SLF001
+            consumer._workload.finish(work)  # noqa: SLF001
         elif not consumer._stop_wanted:  # noqa: SLF001
             await consumer.join()
         work = self._in_hand = await consumer._next()  # noqa: SLF001
         if work is None:
             if consumer._session is not None:  # noqa: SLF001
                 await consumer.leave()
-            consumer._stop_wanted = False  # noqa: SLF001
+            consumer._has_stopped()  # noqa: SLF001
             raise StopAsyncIteration
         return cast("StoredMessage | list[StoredMessage]", work.given)
 

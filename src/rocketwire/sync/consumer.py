@@ -15,11 +15,14 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rocketwire.aio.consumer import Handler, is_coroutine_function
 from rocketwire.consumer_config import ConsumerConfig
+from rocketwire.core.group.control import stop_limit
+from rocketwire.core.group.pauses import Pauses
 from rocketwire.core.group.stats import ConsumerStats
 from rocketwire.core.reading.filters import message_filter
 from rocketwire.core.reading.pull import TagFilter
@@ -62,6 +65,7 @@ class Consumer:
         self._state = "new"
         self._config = make_config(ConsumerConfig, name_servers, group, config, options)
         self._subscriptions: dict[str, TagFilter] = {}
+        self._pauses = Pauses()
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None
         self._member: Member | None = None
@@ -86,7 +90,7 @@ class Consumer:
             if self._state == "new":
                 thread = LoopThread("rocketwire-consumer", _weakly(self._loop_failed))
                 thread.start()
-                member = Member(self._config, self._subscriptions)
+                member = Member(self._config, self._subscriptions, self._pauses)
                 try:
                     thread.run(member.start())
                 except BaseException:
@@ -116,12 +120,18 @@ class Consumer:
             finally:
                 self._thread.stop()
 
-    def stop(self) -> None:
-        """End ``run`` or an iteration soon; may be called from any thread or signal handler."""
+    def stop(self, timeout: float | None = None) -> None:
+        """End ``run`` or an iteration soon; may be called from any thread or signal handler.
+
+        Args:
+            timeout: seconds for which handlers that are at work are waited for; without it,
+                ``shutdown_timeout``. A second call may only shorten it.
+        """
+        limit = stop_limit(timeout)
         self._stop_wanted = True
         self._stops.put(None)
         if self._member is not None:
-            self._member.stop()
+            self._member.stop(limit)
 
     def join(self) -> Self:
         """Become a member of the group now; ``run`` and iteration do it by themselves.
@@ -144,6 +154,11 @@ class Consumer:
         if self._state != "running" or thread is None or member is None:
             what = "was not started: run it" if self._state == "new" else "was shut down"
             raise ClientClosedError(f"this consumer {what}")
+        if thread.is_current():
+            raise ConfigError(
+                "a hook called something of its consumer that waits: hooks run on the thread that "
+                "it would wait for; do it on another one"
+            )
         return thread.run(make(member))
 
     # -- what is wanted ----------------------------------------------------------------------
@@ -171,6 +186,7 @@ class Consumer:
     def unsubscribe(self, topic: str) -> None:
         """Want a topic no more; its queues are given back."""
         self._subscriptions.pop(topic, None)
+        self._pauses.forget(topic)
         self._resubscribe()
 
     def _resubscribe(self) -> None:
@@ -292,6 +308,68 @@ class Consumer:
         if self._state == "running":
             self.leave()
         self._reset()
+
+    # -- control -----------------------------------------------------------------------------
+
+    def pause(self, topic_or_queue: str | MessageQueue) -> None:
+        """Hand out nothing more of a topic or a queue until ``resume``; handlers at work finish.
+
+        It remains a member, and keeps its queues. A pause holds for queues that come later, too. A
+        topic's pause keeps back its retried messages, a queue's does not: they come through the
+        group's retry topic. The last word about a queue counts, of topic or queue.
+
+        Raises:
+            ConfigError: the topic is not subscribed to.
+        """
+        self._set_pause(topic_or_queue, is_paused=True)
+
+    def resume(self, topic_or_queue: str | MessageQueue) -> None:
+        """End a pause of a topic and all its queues, or of one queue.
+
+        Raises:
+            ConfigError: the topic is not subscribed to.
+        """
+        self._set_pause(topic_or_queue, is_paused=False)
+
+    def _set_pause(self, what: str | MessageQueue, *, is_paused: bool) -> None:
+        self._pauses.put(what, self._subscriptions, is_paused=is_paused)
+        if self._member is not None:
+            self._member.apply_pauses()
+
+    def seek(self, queue: MessageQueue, where: int | str | datetime) -> None:
+        """Go on elsewhere in one of our queues; handlers at work finish, and count no more.
+
+        Args:
+            queue: one of ``assignment()``.
+            where: an offset, ``"earliest"``, ``"latest"``, or an aware ``datetime``: the first
+                message stored at that time or later.
+
+        Raises:
+            ConfigError: the queue is not ours, or has no such place.
+            ClientClosedError: the consumer is no member of its group now.
+        """
+        self._call(lambda member: member.seek(queue, where))
+
+    def position(self, queue: MessageQueue) -> int:
+        """The offset of the message of one of our queues that is handed out next.
+
+        Raises:
+            ConfigError: the queue is not ours.
+            ClientClosedError: the consumer is no member of its group now.
+        """
+        found: int = self._call(lambda member: member.position(queue))
+        return found
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """How far the group has come in a queue, as its broker knows; None: nothing yet.
+
+        When broadcasting: as the local file knows.
+
+        Raises:
+            ClientClosedError: the consumer is no member of its group now.
+        """
+        found: int | None = self._call(lambda member: member.committed(queue))
+        return found
 
     # -- looking -----------------------------------------------------------------------------
 

@@ -48,6 +48,10 @@ class LoopThread:
         """Run a coroutine there and wait for its end."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
+    def is_current(self) -> bool:
+        """Whether the caller is on this very thread, and can't wait for what runs there."""
+        return threading.current_thread() is self._thread
+
     def finish(self, work: Coroutine[Any, Any, object]) -> None:
         """Run one last coroutine there, and end without being waited for."""
         last = asyncio.run_coroutine_threadsafe(work, self.loop)

@@ -1,6 +1,6 @@
 """The membership of a blocking consumer, and the threads that handle its messages.
 
-The membership is the asyncio consumer's. Handler threads take messages straight from the workload
+The membership lives on an event loop, as the asyncio consumer's does. Handler threads take messages straight from the workload
 and settle them there; only what failed goes through the loop.
 """
 
@@ -13,7 +13,8 @@ from asyncio import CancelledError
 from collections.abc import Mapping
 from typing import Any
 
-from rocketwire.aio.consumer import AsyncConsumer, Handler
+from rocketwire.aio.consumer import Handler
+from rocketwire.aio.group_client import GroupClient
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.handling import (
     Failure,
@@ -24,6 +25,7 @@ from rocketwire.core.group.handling import (
     trace_code,
     wanted_retry,
 )
+from rocketwire.core.group.pauses import Pauses
 from rocketwire.core.group.replying import replies_in
 from rocketwire.core.group.send_back import Retry
 from rocketwire.core.group.workload import Work, Workload
@@ -31,11 +33,16 @@ from rocketwire.core.reading.pull import TagFilter
 from rocketwire.stored_message import Reply, StoredMessage
 
 
-class Member(AsyncConsumer):
-    """An asyncio consumer whose messages are taken by threads."""
+class Member(GroupClient):
+    """A member of a group whose messages are taken by threads."""
 
-    def __init__(self, config: ConsumerConfig, subscriptions: Mapping[str, TagFilter]) -> None:
-        self._prepare(config)
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: Mapping[str, TagFilter],
+        pauses: Pauses | None = None,
+    ) -> None:
+        super().__init__(config, pauses)
         self._subscriptions = dict(subscriptions)
         self._ready = threading.Condition(threading.Lock())
 
@@ -46,10 +53,10 @@ class Member(AsyncConsumer):
         self._loop_thread = threading.get_ident()
         self._is_rousing = False
         workload = make_workload(self._config, lock, self._instance.clock)
-        workload.on_ready = self._rouse
+        workload.on_ready = self._wake
         return workload
 
-    def _rouse(self) -> None:
+    def _wake(self) -> None:
         """Wake a thread. The caller holds the lock.
 
         The loop does so once it has read all that came together: a thread that got up earlier would
@@ -165,7 +172,7 @@ class Member(AsyncConsumer):
 
     def ended(self) -> None:
         """``run`` or an iteration is over; a later one may begin."""
-        self._stop_wanted = False
+        self._has_stopped()
 
     def tell_of_waiting(self) -> None:
         """Say what leaving waits for."""

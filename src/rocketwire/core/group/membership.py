@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.effects import Gate, Op
 from rocketwire.core.group.allocation import allocation_named
+from rocketwire.core.group.pauses import Pauses
 from rocketwire.core.group.process_queue import ProcessQueue
 from rocketwire.core.group.stats import ConsumerCounters
 from rocketwire.core.group.trace import ConsumeTracer
@@ -58,6 +59,7 @@ class Group:
         workload: what handlers take their messages from.
         hooks: who is told.
         local: where offsets are kept when broadcasting.
+        pauses: what the program has paused.
     """
 
     def __init__(
@@ -67,12 +69,14 @@ class Group:
         workload: Workload,
         hooks: HookSet,
         local: LocalOffsets | None = None,
+        pauses: Pauses | None = None,
     ) -> None:
         self.instance = instance
         self.config = config
         self.workload = workload
         self.hooks = hooks
         self.local = local
+        self.pauses = pauses or Pauses()
         self.name = config.group
         self.wire_name = with_namespace(config.group, config.namespace)
         self.retry_topic = RETRY_PREFIX + config.group
@@ -108,8 +112,27 @@ class Group:
             wanted[self.retry_topic] = ALL
         self.subscriptions = wanted
         self.version = max(self.version + 1, int(self.instance.wall() * 1000))
+        self.apply_pauses()
         self.heartbeat_wake_up.wake()
         self.rebalance_wake_up.wake()
+
+    def apply_pauses(self) -> None:
+        """Hold back what is paused, and nothing else."""
+        for held in list(self.queues.values()):
+            self.apply_pause(held)
+
+    def apply_pause(self, held: ProcessQueue) -> None:
+        """Hold a queue back, if it is paused.
+
+        Messages of several topics come through the retry topic: those of paused ones wait apart.
+        """
+        topics = self.pauses.topics
+        if held.queue.topic == self.retry_topic:
+            is_paused = bool(topics) and topics >= self.subscriptions.keys() - {self.retry_topic}
+            self.workload.hold_back(held, topics, is_paused=is_paused)
+        else:
+            is_paused = self.pauses.hold(held.queue)
+            self.workload.hold_back(held, frozenset(), is_paused=is_paused)
 
     def wire_topic(self, topic: str) -> str:
         """The name by which servers know a topic."""

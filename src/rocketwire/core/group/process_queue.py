@@ -32,6 +32,7 @@ class ProcessQueue:
     __slots__ = (
         "_order",
         "_settled",
+        "barred",
         "committed",
         "end",
         "epoch",
@@ -42,9 +43,11 @@ class ProcessQueue:
         "is_dropped",
         "is_full",
         "is_listed",
+        "is_paused",
         "locked_until",
         "loop",
         "next_offset",
+        "parked",
         "queue",
         "resume_at",
         "source",
@@ -67,6 +70,9 @@ class ProcessQueue:
         self.end = offset
         #: Pulled and not yet given to a handler.
         self.waiting: deque[StoredMessage] = deque()
+        #: Topics whose messages wait apart (in the retry topic, while a topic is paused), and those.
+        self.barred: frozenset[str] = frozenset()
+        self.parked: list[StoredMessage] = []
         self._order: deque[int] = deque()
         self._settled: set[int] = set()
         #: Messages that are not settled, and the bytes that they take.
@@ -81,6 +87,8 @@ class ProcessQueue:
         self.is_full = False
         #: Whether it stands in the workload's line.
         self.is_listed = False
+        #: Whether the program has paused it: nothing is pulled, and nothing handed out.
+        self.is_paused = False
         #: Until when its lock on the broker is ours (ordered only).
         self.locked_until = 0.0
         #: Before this moment nothing of it is handed out (ordered, after a failure).
@@ -108,11 +116,40 @@ class ProcessQueue:
             next_offset: behind all of them.
             size: what they weigh, if that is known.
         """
-        self.waiting.extend(messages)
+        self.waiting.extend(self._without_barred(messages))
         self._order.extend([message.offset for message in messages])
         self.held += len(messages)
         self.held_bytes += weigh(messages) if size is None else size
         self.next_offset = next_offset
+
+    def put_first(self, messages: Sequence[StoredMessage]) -> None:
+        """Hand these out before all others; they were in a handler's hand."""
+        self.waiting.extendleft(reversed(self._without_barred(messages)))
+
+    def _without_barred(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+        """Messages that may be handed out; the others are put aside."""
+        barred = self.barred
+        if not barred:
+            return messages
+        self.parked += [message for message in messages if message.topic in barred]
+        return [message for message in messages if message.topic not in barred]
+
+    def hold_back(self, barred: frozenset[str], *, is_paused: bool) -> None:
+        """Pause it or let it go on, as a whole or for messages of some topics.
+
+        A handler that goes on with it finds nothing more, and looks for other work.
+        """
+        waiting = self._take_waiting()
+        self.is_paused, self.barred = is_paused, barred
+        self.waiting.extend(self._without_barred(waiting))
+
+    @property
+    def position(self) -> int:
+        """The offset of what is handed out next."""
+        try:
+            return self.waiting[0].offset  # handlers take from it meanwhile
+        except IndexError:
+            return self.parked[0].offset if self.parked else self.next_offset
 
     def settle(self, messages: Sequence[StoredMessage]) -> int:
         """These are done with. Each is settled once. Returns the bytes that they took."""
@@ -149,6 +186,7 @@ class ProcessQueue:
     def restart(self, offset: int) -> None:
         """Begin anew somewhere else. What a handler still has counts no more when it is done."""
         self.epoch += 1
+        self.resume_at = 0.0
         self.next_offset = offset
         self.committed = None
         self.stride = 0
@@ -164,13 +202,13 @@ class ProcessQueue:
         self.held_bytes -= weigh(waiting)
 
     def _take_waiting(self) -> list[StoredMessage]:
-        """All that waits; handlers which go on with this queue find nothing more.
+        """All that waits, apart or not; handlers which go on with this queue find nothing more.
 
         One by one, because they take without a lock. And from now on in another place: what comes
         after a fresh start is not for those who began before it.
         """
         waiting, self.waiting = self.waiting, deque()
-        taken: list[StoredMessage] = []
+        taken, self.parked = self.parked, []
         try:
             while True:
                 taken.append(waiting.popleft())

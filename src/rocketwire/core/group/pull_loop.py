@@ -86,11 +86,11 @@ def _bear(group: Group, held: ProcessQueue, error: Exception, rest: float) -> fl
 
 
 def _wait_for_leave(group: Group, held: ProcessQueue) -> Op[bool]:
-    """Wait while there is no room, or while the lock is not ours; True when a pull may begin."""
+    """Wait while it is paused, full, or not locked by us; True when a pull may begin."""
     clock = group.instance.clock
     if held.is_dropped:
         return False
-    if group.needs_locks and clock() >= held.locked_until:
+    if held.is_paused or (group.needs_locks and clock() >= held.locked_until):
         yield from held.wake_up.wait(clock() + _LOOK_AGAIN)
         return False
     why = group.workload.full(held)
@@ -103,7 +103,7 @@ def _wait_for_leave(group: Group, held: ProcessQueue) -> Op[bool]:
     while why is not None and not _is_dropped(held):
         yield from held.wake_up.wait(clock() + _LOOK_AGAIN)
         why = group.workload.full(held)
-    return not _is_dropped(held)
+    return not _is_dropped(held) and not held.is_paused
 
 
 def _is_dropped(held: ProcessQueue) -> bool:

@@ -184,11 +184,13 @@ def _begin(group: Group, queue: MessageQueue, offset: int, locked_at: float) -> 
     if group.needs_locks:
         held.locked_until = locked_at + group.config.lock_lifetime
     group.queues[queue] = held
+    group.apply_pause(held)
     begin_pulling(group, held)
 
 
 def _give_back(group: Group, queues: list[MessageQueue]) -> None:
     """Begin to give queues back; each is done with by itself."""
+    tell_of_revocation(group, queues)
     for queue in queues:
         held = group.queues.pop(queue)
         group.releasing[queue] = held
@@ -197,6 +199,13 @@ def _give_back(group: Group, queues: list[MessageQueue]) -> None:
     if queues:
         group.counters.revoked += len(queues)
         log.info("%s: %d queues given back, %d left", group.name, len(queues), len(group.queues))
+
+
+def tell_of_revocation(group: Group, queues: list[MessageQueue]) -> None:
+    """Say which queues are about to be taken away."""
+    if queues and group.hooks.queues_revoked:
+        event = QueuesEvent(group.instance.wall(), group.name, tuple(queues))
+        call_hooks(group.hooks.queues_revoked, event)
 
 
 def _release(group: Group, held: ProcessQueue) -> Op[None]:

@@ -12,8 +12,8 @@ class QueueState:
     """One queue of a member.
 
     ``handled`` is the first offset that is not handled yet, ``committed`` what the broker knows,
-    ``end`` the end of the queue when it was last asked. ``state`` is ``running``, ``paused`` (for
-    lack of room), ``resting`` (ordered, after a failure), ``unlocked`` or ``leaving``.
+    ``end`` the end of the queue when it was last asked. ``state`` is ``running``, ``paused`` (by
+    ``pause()``, or for lack of room), ``resting`` (ordered, after a failure), ``unlocked`` or ``leaving``.
     """
 
     queue: MessageQueue

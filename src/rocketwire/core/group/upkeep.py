@@ -10,7 +10,7 @@ from rocketwire.core.effects import Invoke, Op, invoke_all, wait
 from rocketwire.core.group.membership import Group, log
 from rocketwire.core.group.offsets import commit
 from rocketwire.core.group.queue_locks import unlock
-from rocketwire.core.group.rebalance import rebalance
+from rocketwire.core.group.rebalance import rebalance, tell_of_revocation
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.reading.filters import check_filter
 from rocketwire.errors import TopicNotFoundError
@@ -94,6 +94,7 @@ def leave(group: Group, deadline: float) -> Op[bool]:
     """
     group.is_leaving = True
     instance = group.instance
+    tell_of_revocation(group, sorted(group.queues))
     held = group.every_queue()
     for item in held:
         group.workload.drop(item)

@@ -56,7 +56,7 @@ def _word(group: Group, held: ProcessQueue) -> str:
         return "unlocked"
     if now < held.resume_at:
         return "resting"
-    return "paused" if held.is_full else "running"
+    return "paused" if held.is_paused or held.is_full else "running"
 
 
 def lag(group: Group, deadline: float) -> Op[dict[MessageQueue, int]]:

@@ -248,7 +248,7 @@ class Workload:
         return message
 
     def _may_hand_out(self, queue: ProcessQueue) -> bool:
-        if queue.is_dropped or not queue.waiting:
+        if queue.is_dropped or queue.is_paused or not queue.waiting:
             return False
         if not self.ordered:
             return True
@@ -272,6 +272,15 @@ class Workload:
         """Something changed for a queue: its lock came back, or its pause is over."""
         with self.lock:
             self._list(queue)
+
+    def hold_back(self, queue: ProcessQueue, barred: frozenset[str], *, is_paused: bool) -> None:
+        """Pause a queue or let it go on, as a whole or for messages of some topics."""
+        with self.lock:
+            if (queue.is_paused, queue.barred) == (is_paused, barred):
+                return
+            queue.hold_back(barred, is_paused=is_paused)
+            self._list(queue)
+        queue.wake_up.wake()
 
     def resume(self, queue: ProcessQueue, moment: float) -> None:
         """A rest that was to end at a moment is over, be the clock a little behind it."""
@@ -317,8 +326,8 @@ class Workload:
         with self.lock:
             work.cared_for |= {message.offset for message in messages}
             queue = work.process_queue
-            queue.resume_at = max(queue.resume_at, resume_at)
             if work.epoch == queue.epoch:
+                queue.resume_at = max(queue.resume_at, resume_at)
                 if queue.is_dropped:
                     queue.held -= len(messages)
                     size = weigh(messages)
@@ -326,7 +335,7 @@ class Workload:
                     self.held -= len(messages)
                     self.held_bytes -= size
                 else:
-                    queue.waiting.extendleft(reversed(messages))
+                    queue.put_first(messages)
 
     def hand_out_again(self, work: Work) -> None:
         """Caring for messages went wrong: those that nobody cared for are as if they had just come."""
