@@ -114,6 +114,14 @@ REMEDIES = {
         "The broker does not have the topic, though its route says so.",
         "Usually over in a moment; otherwise create the topic on that broker.",
     ),
+    "UnsupportedRequestError": (
+        "The broker is too old for what was asked, is a proxy that does not serve it, or has it switched off.",
+        "The text names the broker and the least release. Ask brokers directly instead of a proxy.",
+    ),
+    "GroupNotFoundError": (
+        "No broker knows the consumer group, or it has no member and no position.",
+        "Check its name with `rocketwire group list`; groups come with their first member.",
+    ),
     "SendFailedError": (
         "Every attempt failed. `attempts` lists broker, latency and error of each.",
         (

@@ -14,6 +14,7 @@ from rocketwire.errors import (
     ConfigError,
     ConnectFailedError,
     ConnectionLostError,
+    GroupNotFoundError,
     InvalidMessageError,
     LocalProtocolError,
     MissingQueuesError,
@@ -38,6 +39,7 @@ from rocketwire.errors import (
     TransactionError,
     TransportError,
     UnknownTopicError,
+    UnsupportedRequestError,
 )
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, MessageQueue, SendResult, SendStatus, TransactionState
@@ -46,12 +48,15 @@ from rocketwire.telemetry_config import TelemetryConfig
 from rocketwire.version import __version__
 
 if TYPE_CHECKING:
+    from rocketwire.admin_values import Topic, TopicBroker, TopicQueue, TopicSummary
+    from rocketwire.aio.admin import AsyncAdmin
     from rocketwire.aio.consumer import AsyncConsumer
     from rocketwire.aio.producer import AsyncProducer
     from rocketwire.aio.reader import AsyncReader
     from rocketwire.aio.simple_consumer import AsyncReceivedMessage, AsyncSimpleConsumer
     from rocketwire.aio.transaction import AsyncTransaction
     from rocketwire.core.group.send_back import Retry
+    from rocketwire.sync.admin import Admin
     from rocketwire.sync.consumer import Consumer
     from rocketwire.sync.producer import Producer
     from rocketwire.sync.reader import Reader
@@ -59,6 +64,8 @@ if TYPE_CHECKING:
     from rocketwire.sync.transaction import Transaction
 
 _LAZY = {
+    "Admin": "rocketwire.sync.admin",
+    "AsyncAdmin": "rocketwire.aio.admin",
     "AsyncConsumer": "rocketwire.aio.consumer",
     "AsyncProducer": "rocketwire.aio.producer",
     "AsyncReader": "rocketwire.aio.reader",
@@ -67,14 +74,20 @@ _LAZY = {
     "AsyncTransaction": "rocketwire.aio.transaction",
     "Consumer": "rocketwire.sync.consumer",
     "Producer": "rocketwire.sync.producer",
+    "TopicQueue": "rocketwire.admin_values",
     "Reader": "rocketwire.sync.reader",
     "ReceivedMessage": "rocketwire.sync.simple_consumer",
     "Retry": "rocketwire.core.group.send_back",
     "SimpleConsumer": "rocketwire.sync.simple_consumer",
+    "Topic": "rocketwire.admin_values",
+    "TopicBroker": "rocketwire.admin_values",
+    "TopicSummary": "rocketwire.admin_values",
     "Transaction": "rocketwire.sync.transaction",
 }
 
 __all__ = [
+    "Admin",
+    "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncReader",
@@ -91,6 +104,7 @@ __all__ = [
     "Consumer",
     "Credentials",
     "FaultPolicy",
+    "GroupNotFoundError",
     "InvalidMessageError",
     "LocalProtocolError",
     "Message",
@@ -124,12 +138,17 @@ __all__ = [
     "SystemBusyError",
     "TelemetryConfig",
     "Tls",
+    "Topic",
+    "TopicBroker",
     "TopicNotFoundError",
+    "TopicQueue",
+    "TopicSummary",
     "Transaction",
     "TransactionError",
     "TransactionState",
     "TransportError",
     "UnknownTopicError",
+    "UnsupportedRequestError",
     "__version__",
 ]
 

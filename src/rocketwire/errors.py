@@ -22,7 +22,9 @@
     │  ├─ PermissionDeniedError
     │  ├─ SystemBusyError
     │  ├─ ServiceNotAvailableError
-    │  └─ UnknownTopicError
+    │  ├─ UnknownTopicError
+    │  └─ UnsupportedRequestError        too old for it, a proxy, or switched off
+    ├─ GroupNotFoundError                no broker knows the consumer group
     ├─ TransactionError                  .state .result: a transaction did not end as it should
     ├─ ReplyTimeoutError (TimeoutError)  .outcome: whether the request was stored
     ├─ RecallError                       .problem: why a timed message was not called back
@@ -218,6 +220,16 @@ class UnknownTopicError(BrokerError):
     """The broker does not know the topic."""
 
     retryable = True
+
+
+class UnsupportedRequestError(BrokerError):
+    """The broker, or the proxy in front of it, can't do this."""
+
+    remedy = "ask a newer broker, ask it directly where this is a proxy, or switch the feature on"
+
+
+class GroupNotFoundError(RocketMQError):
+    """No broker knows the consumer group."""
 
 
 class RecallProblem(enum.Enum):

@@ -26,7 +26,7 @@ from rocketwire.aio.submit import BatchSubmitter, Messages, SingleSubmitter
 from rocketwire.aio.transaction import AsyncTransaction
 from rocketwire.aio.waiter import SendWaiter
 from rocketwire.config import ProducerConfig
-from rocketwire.core.admin import create_topic
+from rocketwire.core.admin.topics import create_topic
 from rocketwire.core.faults.selection import RoundRobinCounter, Selector
 from rocketwire.core.faults.table import BrokerHealth
 from rocketwire.core.lookup import locate_topic

@@ -51,7 +51,7 @@ def broker(
 
     options = BrokerOptions(queues=queues, flush=flush)
     servers = here.name_servers.split(";")
-    with here.admin(background=False) as admin:
+    with here.inspector(background=False) as admin:
         admin.clusters()  # fails here, in one line, when there is no name server
     with stop_requested() as stop:
         server = Broker(name, store, servers, Journal(), options, host=host, port=port)

@@ -16,7 +16,7 @@ from rocketwire.wire.command import Reply
 from rocketwire.wire.lenient_json import loads
 
 if TYPE_CHECKING:
-    from rocketwire.cli.admin import Admin
+    from rocketwire.cli.admin import Inspector
 
 #: ``rocketwire.embedded.call.CONTROL_CODE``, without loading the embedded cluster.
 CONTROL_CODE: Final = 31001
@@ -64,7 +64,7 @@ def fault(
     """Break a running embedded broker, or mend it; without an action, show what is wrong."""
     conditions = {"topic": topic, "code": code, "next": next_, "probability": probability}
     given = {name: value for name, value in conditions.items() if value is not None}
-    with here.admin(background=False) as admin:
+    with here.inspector(background=False) as admin:
         if action is not None:
             wanted = find_action(action)
             told = arguments_of(action, wanted, value, given)
@@ -76,11 +76,11 @@ def fault(
         here.say(f"{broker}: {', '.join(faults) or 'all is well'}")
 
 
-def _faults(admin: Admin, broker: str) -> list[str]:
+def _faults(admin: Inspector, broker: str) -> list[str]:
     return describe_status(loads(control(admin, broker, "status", {}).body))
 
 
-def control(admin: Admin, broker: str, action: str, arguments: dict[str, Any]) -> Reply:
+def control(admin: Inspector, broker: str, action: str, arguments: dict[str, Any]) -> Reply:
     """Have something done to an embedded broker, through its cluster or by itself.
 
     A name server of an embedded cluster acts for its brokers, which may be down; a broker that is

@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 def show(here: Invocation, group: Annotated[str, typer.Argument(help="Its name.")]) -> None:
     """Members, which of them has which queue, and how far behind each queue is."""
-    with here.admin(background=False) as admin:
+    with here.inspector(background=False) as admin:
         progress = find_progress(admin, group)
         members = find_members(admin, group)
     lag = sum(item.lag for item in progress)
@@ -87,7 +87,7 @@ def reset(
 ) -> None:
     """Move a group to another moment; shows what would change, and changes it with --yes."""
     moment = None if to == "latest" else 0 if to == "earliest" else _milliseconds(to)
-    with here.admin(background=False) as admin:
+    with here.inspector(background=False) as admin:
         progress = [
             item
             for item in find_progress(admin, group, topic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rocketwire.cli.admin import Admin
+from rocketwire.cli.admin import Inspector
 from rocketwire.cli.failures import CommandFailedError
 from rocketwire.errors import RocketMQError
 from rocketwire.message import MessageQueue
@@ -41,7 +41,7 @@ class Progress:
         return max(0, self.end - self.consumed)
 
 
-def find_members(admin: Admin, group: str) -> list[Member]:
+def find_members(admin: Inspector, group: str) -> list[Member]:
     """Who is connected, from all brokers."""
     found: dict[str, Member] = {}
     for address in _masters(admin).values():
@@ -58,7 +58,7 @@ def find_members(admin: Admin, group: str) -> list[Member]:
     return [found[name] for name in sorted(found)]
 
 
-def find_progress(admin: Admin, group: str, topic: str | None = None) -> list[Progress]:
+def find_progress(admin: Inspector, group: str, topic: str | None = None) -> list[Progress]:
     """How far the group is, queue by queue.
 
     Raises:
@@ -91,7 +91,7 @@ def _queue(key: dict[str, Any]) -> MessageQueue:
     return MessageQueue(str(key["topic"]), str(key["brokerName"]), int(key["queueId"]))
 
 
-def _owners(admin: Admin, group: str) -> dict[MessageQueue, str]:
+def _owners(admin: Inspector, group: str) -> dict[MessageQueue, str]:
     """Which member has which queue; members are asked through a broker, and may not answer."""
     found: dict[MessageQueue, str] = {}
     address = next(iter(_masters(admin).values()), None)
@@ -113,7 +113,7 @@ def _owners(admin: Admin, group: str) -> dict[MessageQueue, str]:
 
 
 def plan_reset(
-    admin: Admin, progress: list[Progress], moment_ms: int | None
+    admin: Inspector, progress: list[Progress], moment_ms: int | None
 ) -> dict[Progress, int]:
     """Where each queue would stand; ``moment_ms`` None means the end, 0 the beginning."""
     found: dict[Progress, int] = {}
@@ -127,7 +127,7 @@ def plan_reset(
     return found
 
 
-def reset(admin: Admin, group: str, plan: dict[Progress, int], moment_ms: int | None) -> None:
+def reset(admin: Inspector, group: str, plan: dict[Progress, int], moment_ms: int | None) -> None:
     """Move a group. Its members are told; without any, the offsets are written.
 
     Raises:
@@ -151,13 +151,13 @@ def reset(admin: Admin, group: str, plan: dict[Progress, int], moment_ms: int | 
             raise error_for(reply.code, reply.remark, broker)
 
 
-def _write(admin: Admin, group: str, address: str, plan: dict[Progress, int]) -> None:
+def _write(admin: Inspector, group: str, address: str, plan: dict[Progress, int]) -> None:
     for item, offset in plan.items():
         fields = update_consumer_offset(group, item.queue.topic, item.queue.id, offset)
         admin.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
 
 
-def _masters(admin: Admin) -> dict[str, str]:
+def _masters(admin: Inspector) -> dict[str, str]:
     return {
         name: admin.translate(data.master)
         for name, data in sorted(admin.clusters().brokers.items())

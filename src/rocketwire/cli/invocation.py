@@ -36,7 +36,8 @@ from rocketwire.config import (
 from rocketwire.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rocketwire.cli.admin import Admin
+    from rocketwire.cli.admin import Inspector
+    from rocketwire.sync.admin import Admin
     from rocketwire.sync.producer import Producer
     from rocketwire.sync.reader import Reader
 
@@ -98,10 +99,16 @@ class Invocation:
         return self.settings(ConsumerConfig)
 
     def admin(self, **own: Any) -> Admin:
-        """A client for questions about clusters and topics, not yet started."""
-        from rocketwire.cli.admin import Admin
+        """An admin client, not yet started."""
+        from rocketwire.sync.admin import Admin
 
         return Admin(config=self.settings(ReaderConfig, **own))
+
+    def inspector(self, **own: Any) -> Inspector:
+        """A client that asks any server anything, not yet started."""
+        from rocketwire.cli.admin import Inspector
+
+        return Inspector(config=self.settings(ReaderConfig, **own))
 
     def say(self, text: object = "") -> None:
         """Something for people; nothing is written in JSON mode."""

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from rocketwire.cli.admin import QueueState
+from rocketwire.admin_values import Topic
 from rocketwire.cli.failures import FAILED, UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import make_table
-from rocketwire.wire.codes import Permission
-from rocketwire.wire.route import TopicRoute
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, rich_markup_mode="rich", help="Topics of a cluster."
 )
-
-_SYSTEM_PREFIXES: Final = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "SCHEDULE_TOPIC_", "rmq_sys_", "wheel_")
-_SYSTEM: Final = frozenset({
-    "TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT", "DefaultCluster",
-    "TRANS_CHECK_MAX_TIME_TOPIC", "DefaultHeartBeatSyncerTopic",
-})  # fmt: skip
 
 
 @command(app, "list", examples=("rocketwire topic list", "rocketwire topic list --all --json"))
@@ -32,16 +24,8 @@ def list_topics(
     ] = False,
 ) -> None:
     """The topics that the name server knows."""
-    with here.admin() as admin:
-        # A broker has a topic named after itself, and one named after its cluster.
-        info = admin.clusters()
-        hidden = _SYSTEM | set(info.brokers) | set(info.clusters)
-        hidden |= {f"{name}_REPLY_TOPIC" for name in info.clusters}
-        names = [
-            name
-            for name in admin.topics()
-            if everything or (name not in hidden and not name.startswith(_SYSTEM_PREFIXES))
-        ]
+    with here.admin(background=False) as admin:
+        names = [topic.name for topic in admin.topics() if everything or topic.kind == "normal"]
     if here.as_json:
         here.emit(names)
         return
@@ -67,11 +51,15 @@ def create(
     broker: Annotated[
         list[str] | None, typer.Option(help="Only on this broker; repeatable.")
     ] = None,
+    message_type: Annotated[
+        str | None,
+        typer.Option("--type", help="NORMAL, FIFO, DELAY, TRANSACTION or MIXED; from 5.0 on."),
+    ] = None,
 ) -> None:
     """Create a topic on every master, or change the number of its queues."""
     with here.admin() as admin:
         where = admin.create_topic(
-            name, queues=queues, order=ordered, brokers=tuple(broker) if broker else None
+            name, queues, order=ordered, brokers=broker or None, message_type=message_type
         )
     if here.as_json:
         here.emit({"topic": name, "queues": queues, "brokers": where})
@@ -84,65 +72,72 @@ def create(
 )
 def show(here: Invocation, name: Annotated[str, typer.Argument(help="Of the topic.")]) -> None:
     """Where a topic lives, and how many messages its queues hold."""
-    with here.admin() as admin:
-        route = admin.route(name)
-        states = admin.queue_states(name)
+    with here.admin(background=False) as admin:
+        topic = admin.topic(name)
     if here.as_json:
-        here.emit(_described(name, route, states))
+        here.emit(_described(topic))
     else:
-        _print(here, name, route, states)
-    if any(state.error for state in states):
+        _print(here, topic)
+    if any(state.error for state in topic.queues):
         raise typer.Exit(FAILED)
 
 
-def _print(here: Invocation, name: str, route: TopicRoute, states: list[QueueState]) -> None:
+def _print(here: Invocation, topic: Topic) -> None:
     brokers = [
-        (data.broker, address or "no master", permission_text(permission), writes, reads)
-        for data in route.brokers
-        for address in [data.master]
-        for broker, reads, writes, permission, *_ in route.queues
-        if broker == data.broker
+        (
+            b.broker,
+            b.master or "no master",
+            permission_text(read=b.can_read, write=b.can_write),
+            b.write_queues,
+            b.read_queues,
+        )
+        for b in topic.brokers
     ]
     here.console.print(make_table(["broker", "master", "may", "write#", "read#"], brokers))
     here.say()
     rows = [
-        (f"{s.queue.broker}/{s.queue.id}", s.first, s.end, s.end - s.first, s.error) for s in states
+        (f"{s.queue.broker}/{s.queue.id}", s.first, s.end, s.messages, s.error or "")
+        for s in topic.queues
     ]
     here.console.print(make_table(["queue", "first#", "end#", "messages#", ""], rows))
-    total = sum(state.end - state.first for state in states)
-    here.say(f"\n{name}: {total:,} messages in {len(states)} queues")
+    kind = f", for {topic.message_type} messages" if topic.message_type else ""
+    here.say(f"\n{topic.name}: {topic.messages:,} messages in {len(topic.queues)} queues{kind}")
 
 
-def _described(name: str, route: TopicRoute, states: list[QueueState]) -> dict[str, object]:
+def _described(topic: Topic) -> dict[str, object]:
     return {
-        "topic": name,
+        "topic": topic.name,
+        "message_type": topic.message_type,
+        "order": topic.order,
         "brokers": [
-            {"broker": data.broker, "cluster": data.cluster, "addresses": data.addresses}
-            for data in route.brokers
+            {"broker": b.broker, "cluster": b.cluster, "addresses": b.addresses}
+            for b in topic.brokers
         ],
-        "permissions": {data.broker: permission_text(data.permission) for data in route.queues},
+        "permissions": {
+            b.broker: permission_text(read=b.can_read, write=b.can_write) for b in topic.brokers
+        },
         "queues": [
             {
                 "broker": s.queue.broker,
                 "queue": s.queue.id,
                 "first": s.first,
                 "end": s.end,
-                "error": s.error or None,
+                "error": s.error,
             }
-            for s in states
+            for s in topic.queues
         ],
-        "messages": sum(state.end - state.first for state in states),
+        "messages": topic.messages,
     }
 
 
-def permission_text(permission: int) -> str:
-    """What a permission allows, in words.
+def permission_text(*, read: bool, write: bool) -> str:
+    """What a topic allows, in words.
 
-    >>> permission_text(6)
+    >>> permission_text(read=True, write=True)
     'read, write'
     """
-    words = [("read", Permission.READ), ("write", Permission.WRITE)]
-    return ", ".join(word for word, bit in words if permission & bit) or "nothing"
+    words = [("read", read), ("write", write)]
+    return ", ".join(word for word, may in words if may) or "nothing"
 
 
 @command(app, "delete", examples=("rocketwire topic delete orders --yes",))
@@ -156,8 +151,7 @@ def delete(
         if not here.is_live:
             raise UsageError(f"deleting {name} deletes its messages: say --yes if you mean it")
         typer.confirm(f"Delete {name} and all of its messages?", abort=True)
-    with here.admin() as admin:
-        admin.route(name)
+    with here.admin(background=False) as admin:
         where = admin.delete_topic(name)
     if here.as_json:
         here.emit({"topic": name, "deleted_on": where})

@@ -1,10 +1,10 @@
-"""Operations that ask name servers where topics live."""
+"""Operations that ask name servers where topics and brokers live."""
 
 from __future__ import annotations
 
 from rocketwire.core.effects import Op, invoke, wait
 from rocketwire.core.instance import Instance
-from rocketwire.core.routes import TopicEntry, fallback_route
+from rocketwire.core.routes import MASTER, TopicEntry, fallback_route
 from rocketwire.errors import (
     BrokerError,
     ConfigError,
@@ -19,7 +19,7 @@ from rocketwire.errors import (
 )
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply
-from rocketwire.wire.route import TopicRoute, decode_route
+from rocketwire.wire.route import ClusterInfo, TopicRoute, decode_cluster_info, decode_route
 
 
 def ask_name_servers(
@@ -50,6 +50,24 @@ def ask_name_servers(
     raise NameServerUnavailableError(
         f"no name server answered ({'; '.join(failures)}): check name_servers and the network"
     )
+
+
+def cluster_info(instance: Instance, deadline: float) -> Op[ClusterInfo]:
+    """All brokers of all clusters that the name server knows."""
+    reply = yield from ask_name_servers(instance, RequestCode.GET_BROKER_CLUSTER_INFO, {}, deadline)
+    if reply.code != ResponseCode.SUCCESS:
+        raise error_for(reply.code, reply.remark, "the name server")
+    return decode_cluster_info(reply.body)
+
+
+def masters(instance: Instance, deadline: float) -> Op[dict[str, str]]:
+    """The master address of every broker."""
+    info = yield from cluster_info(instance, deadline)
+    return {
+        name: instance.routes.translate(data.addresses[MASTER])
+        for name, data in sorted(info.brokers.items())
+        if MASTER in data.addresses
+    }
 
 
 def fetch_route(instance: Instance, topic: str, deadline: float) -> Op[TopicRoute | None]:

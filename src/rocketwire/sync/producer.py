@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.config import ProducerConfig
-from rocketwire.core.admin import create_topic
+from rocketwire.core.admin.topics import create_topic
 from rocketwire.core.faults.selection import Selector
 from rocketwire.core.faults.table import BrokerHealth
 from rocketwire.core.lookup import locate_topic

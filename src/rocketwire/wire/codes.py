@@ -10,6 +10,7 @@ from rocketwire.errors import (
     ServiceNotAvailableError,
     SystemBusyError,
     UnknownTopicError,
+    UnsupportedRequestError,
 )
 
 # Plain ints in a class, not IntEnum: these are compared on every send, and an IntEnum member
@@ -187,6 +188,7 @@ _ERROR_CLASSES: Final[dict[int, type[BrokerError]]] = {
     ResponseCode.SERVICE_NOT_AVAILABLE: ServiceNotAvailableError,
     ResponseCode.NO_PERMISSION: PermissionDeniedError,
     ResponseCode.TOPIC_NOT_EXIST: UnknownTopicError,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: UnsupportedRequestError,
 }
 
 # 4.x refuses keys with its code for everything else that went wrong, and the name of its exception.

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rocketwire.cli.admin import Admin
+from rocketwire.cli.admin import Inspector
 from rocketwire.cli.doctor.findings import Report
 from rocketwire.cli.doctor.reach import Peer, kind_of_host, look_at
 from rocketwire.cli.doctor.servers import (
@@ -61,7 +61,9 @@ def check_clusters(report: Report, info: ClusterInfo) -> bool:
     return any(MASTER_ID in data.addresses for data in info.brokers.values())
 
 
-def check_addresses(report: Report, admin: Admin, info: ClusterInfo, server: str) -> list[Known]:
+def check_addresses(
+    report: Report, admin: Inspector, info: ClusterInfo, server: str
+) -> list[Known]:
     """Try the address of each broker from here; returns the masters that answer."""
     found: list[Known] = []
     suggested: dict[str, str] = {}
@@ -88,7 +90,7 @@ def check_addresses(report: Report, admin: Admin, info: ClusterInfo, server: str
     return found
 
 
-def _ask(admin: Admin, address: str) -> Reply | RocketMQError:
+def _ask(admin: Inspector, address: str) -> Reply | RocketMQError:
     try:
         code = RequestCode.GET_BROKER_RUNTIME_INFO
         return admin.try_asking(address, code, timeout=_PATIENCE)
@@ -146,7 +148,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts) if all(p.isdigit() for p in parts) and parts else ()
 
 
-def _find_instead(admin: Admin, name: str, advertised: str, server: str) -> str | None:
+def _find_instead(admin: Inspector, name: str, advertised: str, server: str) -> str | None:
     """Another address under which the same broker answers: its port on the name server's host."""
     port = check_address(advertised, "address")[1]
     hosts = dict.fromkeys([check_address(server, "name server")[0], "127.0.0.1"])

@@ -15,7 +15,7 @@ from rocketwire.cli.visible import visible
 from rocketwire.errors import RocketMQError
 
 if TYPE_CHECKING:
-    from rocketwire.cli.admin import Admin
+    from rocketwire.cli.admin import Inspector
     from rocketwire.cli.doctor.brokers import Known
 
 app = typer.Typer(add_completion=False)
@@ -74,7 +74,7 @@ def _examine(
     from rocketwire.cli.doctor.topics import check_topic
 
     servers = here.name_servers.split(";")
-    with here.admin(background=False) as admin:
+    with here.inspector(background=False) as admin:
         usable = check_name_servers(report, admin, servers, tls=admin.uses_tls)
         yield
         if not usable:
@@ -104,7 +104,7 @@ def _examine(
 
 
 def _probe(
-    here: Invocation, report: Report, admin: Admin, known: list[Known], topic: str | None
+    here: Invocation, report: Report, admin: Inspector, known: list[Known], topic: str | None
 ) -> Iterator[None]:
     from rocketwire.cli.doctor.topics import PROBE_TOPIC, check_probe
 

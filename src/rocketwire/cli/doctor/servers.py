@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketwire.cli.admin import Admin
+from rocketwire.cli.admin import Inspector
 from rocketwire.cli.doctor.findings import Report
 from rocketwire.cli.doctor.reach import Peer, Sight, look_at
 from rocketwire.cli.output import milliseconds
@@ -50,13 +50,15 @@ _WHAT_IT_MEANS = {
 }
 
 
-def check_name_servers(report: Report, admin: Admin, addresses: list[str], *, tls: bool) -> bool:
+def check_name_servers(
+    report: Report, admin: Inspector, addresses: list[str], *, tls: bool
+) -> bool:
     """Look at each; whether at least one can be used."""
     found = [_check_one(report, admin, address, tls=tls) for address in addresses]
     return any(found)
 
 
-def _check_one(report: Report, admin: Admin, address: str, *, tls: bool) -> bool:
+def _check_one(report: Report, admin: Inspector, address: str, *, tls: bool) -> bool:
     check = f"name server {address}"
     try:
         reply = admin.try_asking(address, RequestCode.GET_BROKER_CLUSTER_INFO)
@@ -75,7 +77,7 @@ def _check_one(report: Report, admin: Admin, address: str, *, tls: bool) -> bool
 
 
 def _check_other_kinds(
-    report: Report, admin: Admin, check: str, address: str, reply: Reply
+    report: Report, admin: Inspector, check: str, address: str, reply: Reply
 ) -> bool:
     """It speaks the protocol and is no name server: is it a broker, or a proxy?"""
     if admin.try_asking(address, RequestCode.GET_BROKER_CONFIG).code == ResponseCode.SUCCESS:

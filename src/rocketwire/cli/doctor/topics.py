@@ -6,7 +6,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from rocketwire.cli.admin import Admin
+from rocketwire.cli.admin import Inspector
 from rocketwire.cli.doctor.brokers import Known
 from rocketwire.cli.doctor.findings import Report
 from rocketwire.cli.doctor.servers import is_about_identity, report_credentials
@@ -33,7 +33,7 @@ _TAG: Final = "rocketwire-doctor"
 _SKEW: Final = 1.0
 
 
-def check_topic(report: Report, admin: Admin, topic: str) -> TopicRoute | None:
+def check_topic(report: Report, admin: Inspector, topic: str) -> TopicRoute | None:
     """Where a topic lives, and whether it can be written to and read."""
     check = f"topic {topic}"
     try:
@@ -47,7 +47,10 @@ def check_topic(report: Report, admin: Admin, topic: str) -> TopicRoute | None:
     masters = {data.broker for data in route.brokers if data.master}
     places = []
     for data in sorted(route.queues):
-        may = permission_text(data.permission)
+        may = permission_text(
+            read=bool(data.permission & Permission.READ),
+            write=bool(data.permission & Permission.WRITE),
+        )
         places.append(f"{data.broker}: {data.write_queues} queues, {may}")
         if not data.permission & Permission.WRITE:
             report.remark(
@@ -70,7 +73,7 @@ def check_topic(report: Report, admin: Admin, topic: str) -> TopicRoute | None:
     return route
 
 
-def _report_missing(report: Report, admin: Admin, check: str, topic: str) -> None:
+def _report_missing(report: Report, admin: Inspector, check: str, topic: str) -> None:
     try:
         admin.route(_TEMPLATE_TOPIC)
     except RocketMQError:
@@ -90,7 +93,7 @@ def _report_missing(report: Report, admin: Admin, check: str, topic: str) -> Non
 
 
 def check_probe(
-    report: Report, admin: Admin, producer: Producer, topic: str, broker: Known
+    report: Report, admin: Inspector, producer: Producer, topic: str, broker: Known
 ) -> None:
     """Send a message to a broker, read it back, and compare clocks."""
     check = f"probe of {broker.name}"
@@ -119,7 +122,7 @@ def check_probe(
 
 
 def _read_back(
-    report: Report, check: str, admin: Admin, result: SendResult, text: str
+    report: Report, check: str, admin: Inspector, result: SendResult, text: str
 ) -> float | None:
     try:
         fetched = admin.fetch(result.queue, result.offset, max_messages=8, wait=1.0)

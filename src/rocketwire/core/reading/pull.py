@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from rocketwire.core.admin import cluster_info
 from rocketwire.core.effects import Invoke, Op, invoke, sleep
 from rocketwire.core.instance import Instance
-from rocketwire.core.lookup import refresh_topic
+from rocketwire.core.lookup import cluster_info, refresh_topic
 from rocketwire.core.naming import with_namespace, without_namespace
 from rocketwire.core.routes import MASTER
 from rocketwire.errors import (
@@ -34,7 +33,7 @@ from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.lazy_message import cut, messages_in
 from rocketwire.wire.message_fields import Source
-from rocketwire.wire.message_id import decode_offset_message_id
+from rocketwire.wire.message_id import OffsetId, decode_offset_message_id
 
 #: A broker looks at held pulls every five seconds, and may answer that much late.
 HOLD_SLACK: Final = 6.0
@@ -407,34 +406,50 @@ def message_by_offset_id(
         raise InvalidMessageError(
             f"{offset_id!r} is no offset message id ({error}): a message id is looked up with topic="
         ) from None
-    host = f"[{place.host}]" if ":" in place.host else place.host
-    yield from _check_advertised(instance, f"{host}:{place.port}", offset_id, deadline)
-    address = instance.routes.translate(f"{host}:{place.port}")
+    advertised = _address_in(place)
+    broker = yield from _broker_at(instance, advertised, deadline)
+    if broker is None:
+        raise InvalidMessageError(
+            f"{offset_id!r} names the broker {advertised}, which is none of this cluster: check the "
+            "id and name_servers; a message id is looked up with topic="
+        )
+    address = instance.routes.translate(advertised)
     fields = headers.view_message(place.offset, topic=topic)
     request = instance.request(RequestCode.VIEW_MESSAGE_BY_ID, fields)
     reply = yield from invoke(address, request, deadline)
     if reply.code != ResponseCode.SUCCESS:
         raise error_for(reply.code, reply.remark, address)
-    known = instance.routes.masters().items()
-    broker = next((name for name, where in known if where == address), address)
     for message in messages_in(reply.body, broker=broker):
         return message
     raise InvalidMessageError(f"{address} has no message under {offset_id!r}")
 
 
-def _check_advertised(
-    instance: Instance, address: str, offset_id: str, deadline: float
-) -> Op[None]:
-    """Refuse an address that neither a route nor the name servers' list of brokers has."""
+def is_own_offset_id(instance: Instance, message_id: str, deadline: float) -> Op[bool]:
+    """Whether an id names a broker of this cluster: an offset message id, no message id."""
+    try:
+        place = decode_offset_message_id(message_id)
+    except ProtocolError:
+        return False
+    return (yield from _broker_at(instance, _address_in(place), deadline)) is not None
+
+
+def _address_in(place: OffsetId) -> str:
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    return f"{host}:{place.port}"
+
+
+def _broker_at(instance: Instance, address: str, deadline: float) -> Op[str | None]:
+    """The broker that a route or the name servers' list has at an advertised address."""
     if instance.routes.is_advertised(address):
-        return
+        known, used = instance.routes.masters().items(), instance.routes.translate(address)
+        found = next((name for name, where in known if where == used), None)
+        if found is not None:
+            return found
     info = yield from cluster_info(instance, deadline)
-    if any(address in data.addresses.values() for data in info.brokers.values()):
-        return
-    raise InvalidMessageError(
-        f"{offset_id!r} names the broker {address}, which is none of this cluster: check the id "
-        "and name_servers; a message id is looked up with topic="
-    )
+    for name, data in info.brokers.items():
+        if address in data.addresses.values():
+            return name
+    return None
 
 
 def messages_by_key(

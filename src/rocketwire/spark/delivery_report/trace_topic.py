@@ -118,7 +118,7 @@ def broker_names(options: Mapping[str, str]) -> dict[str, str]:
     import os
 
     from rocketwire.columns.inside import parts_of
-    from rocketwire.core.admin import cluster_info
+    from rocketwire.core.lookup import cluster_info
     from rocketwire.spark.client import reader_for
     from rocketwire.spark.options import client_options
 

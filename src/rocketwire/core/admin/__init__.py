@@ -1,0 +1,1 @@
+"""What operators look at and change, as operations: one module for each kind of thing."""

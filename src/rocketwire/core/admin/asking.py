@@ -1,0 +1,138 @@
+"""Asking brokers and name servers on an operator's behalf: every failure names who failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
+from rocketwire.core.instance import Instance
+from rocketwire.core.lookup import masters
+from rocketwire.errors import InvalidMessageError, RocketMQError, RouteError, TransportError
+from rocketwire.wire.codes import ResponseCode, error_for
+from rocketwire.wire.command import Reply
+
+#: What each of several brokers answered, or why it did not.
+Answers: TypeAlias = dict[str, Reply | RocketMQError]
+
+
+def ask(
+    instance: Instance,
+    who: tuple[str, str],
+    code: int,
+    fields: dict[str, str],
+    deadline: float,
+    *,
+    body: bytes = b"",
+) -> Op[Reply]:
+    """One request to one server, ``who`` being its name and its address.
+
+    Raises:
+        BrokerError: it refused.
+        TransportError: it gave no answer.
+    """
+    name, address = who
+    try:
+        reply = yield from invoke(address, instance.request(code, fields, body), deadline)
+    except TransportError as error:
+        raise named(error, name) from error
+    return checked(reply, name)
+
+
+def ask_all(
+    instance: Instance,
+    addresses: Mapping[str, str],
+    code: int,
+    fields: dict[str, str],
+    deadline: float,
+    *,
+    body: bytes = b"",
+) -> Op[Answers]:
+    """The same request to several brokers at once; what failed stands in its place."""
+    calls = tuple(
+        Invoke(address, instance.request(code, fields, body), deadline)
+        for address in addresses.values()
+    )
+    replies = yield from invoke_all(calls)
+    return {
+        name: reply if isinstance(reply, Reply) else named(reply, name)
+        for name, reply in zip(addresses, replies, strict=True)
+    }
+
+
+def check_all(answers: Answers) -> None:
+    """Refuse unless every broker did it; the error tells who has done it already.
+
+    Raises:
+        BrokerError: a broker refused.
+        TransportError: a broker could not be reached.
+    """
+    done = [name for name, reply in answers.items() if is_success(reply)]
+    told = f" (done on {', '.join(done)})" if done else ""
+    for name, reply in answers.items():
+        if not isinstance(reply, Reply):
+            raise type(reply)(f"{reply}{told}") if isinstance(reply, TransportError) else reply
+        if reply.code != ResponseCode.SUCCESS:
+            raise error_for(reply.code, (reply.remark or "no remark") + told, name)
+
+
+def is_success(reply: Reply | RocketMQError) -> bool:
+    """Whether a broker did what it was asked."""
+    return isinstance(reply, Reply) and reply.code == ResponseCode.SUCCESS
+
+
+def checked(reply: Reply | RocketMQError, name: str) -> Reply:
+    """An answer that is no error.
+
+    Raises:
+        RocketMQError: it is one, or did not come.
+    """
+    if not isinstance(reply, Reply):
+        raise reply
+    if reply.code != ResponseCode.SUCCESS:
+        raise error_for(reply.code, reply.remark, name)
+    return reply
+
+
+def named(error: RocketMQError, name: str) -> RocketMQError:
+    """A failed connection, told with the name of the broker and what to look at."""
+    if not isinstance(error, TransportError):
+        return error
+    return type(error)(
+        f"{name}: {error}; see that it is up and can be reached (rocketwire doctor)",
+        written=error.written,
+    )
+
+
+def chosen_masters(
+    instance: Instance, brokers: Iterable[str] | None, deadline: float
+) -> Op[dict[str, str]]:
+    """Names and addresses of the masters that were asked for, all of them by default.
+
+    Raises:
+        InvalidMessageError: ``brokers`` is no list of names.
+        RouteError: there is none of that name.
+    """
+    if brokers is not None:
+        brokers = check_names(brokers, "brokers")
+    known = yield from masters(instance, deadline)
+    wanted = tuple(known) if brokers is None else brokers
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        raise RouteError(
+            f"no master of {', '.join(unknown) or 'any broker'} is registered with the name "
+            f"server: check the name (known: {', '.join(known) or 'none'})"
+        )
+    return {name: known[name] for name in wanted}
+
+
+def check_names(names: Iterable[Any], what: str) -> tuple[str, ...]:
+    """Several names.
+
+    Raises:
+        InvalidMessageError: it is something else, such as a single text.
+    """
+    found = () if isinstance(names, (str, bytes)) else tuple(names)
+    if not found or not all(isinstance(name, str) and name for name in found):
+        raise InvalidMessageError(f"{what} is {names!r}: give a list of names, or None for all")
+    return found
