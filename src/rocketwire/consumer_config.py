@@ -78,6 +78,11 @@ class ConsumerConfig(ClientConfig):
     max_attempts: int | None = option(
         None, _attempts, "tries before the dead letters; None: 17 as in Java, ordered: no end"
     )
+    exact_retries: bool = option(
+        False,  # noqa: FBT003
+        flag,
+        "Retry(after=...) to the second, by timed messages, where brokers have them (5.x)",
+    )
     retry_pause: float = option(1.0, seconds, "how long an ordered queue rests after a failure")
     allocation: Any = option(
         "average", _same, "how queues are split: average, average-by-circle, consistent-hash"

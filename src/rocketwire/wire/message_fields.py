@@ -168,7 +168,7 @@ def _odd_body(
     source: Source, message: StoredMessage, position: int, size: int
 ) -> tuple[bytes, str | None]:
     """The body of a record that is compressed, or broken, or has IPv6 hosts; and what is wrong."""
-    stored, flag, whole = _stored_body(source.data, position, size)
+    stored, flag, whole = stored_body(source.data, position, size)
     body, why = stored, None
     if flag & INNER_BATCH == INNER_BATCH:
         why = "it is marked as a batch of messages and is none"
@@ -197,7 +197,7 @@ def _warn_once(source: Source, offset: int, why: str) -> None:
         )
 
 
-def _stored_body(data: bytes, position: int, size: int) -> tuple[bytes, int, bool]:
+def stored_body(data: bytes, position: int, size: int) -> tuple[bytes, int, bool]:
     """A body as it is stored, its flags, and whether the record is sound.
 
     Of a record that is not, what its length says, or all that follows the fixed fields.

@@ -96,6 +96,8 @@ class Group:
         self.first_writes: dict[tuple[str, str], Gate] = {}
         #: When an address was last found unreachable.
         self.failed_at: dict[str, float] = {}
+        #: Versions of RocketMQ by address, as answers to heartbeats tell them.
+        self.versions: dict[str, int] = {}
         #: Set by the shell: for control traffic, and for pulls, which have connections of their own.
         self.start: Start = _not_started
         self.start_pulling: Start = _not_started

@@ -1,39 +1,31 @@
 """What becomes of a message whose handler failed.
 
 Concurrent: it goes back to the broker, which hands it out again from the group's retry topic after
-a while that grows with each try, and moves it to the dead letters after the last one. Where the
-broker can't take it, it is kept and tried again here.
+a while that grows with each try. After the last try we store it among the dead letters, with the
+error in a property. Where the broker can't take it, it is kept and tried again here.
 
 Ordered: its queue rests for a moment, and then the same message comes again.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
-from rocketwire.core.effects import Op, invoke, sleep
+from rocketwire.core.effects import Op, sleep
 from rocketwire.core.group.membership import Group, log
+from rocketwire.core.group.returning import RETURNED, bury, check_reason, give_back, why_of
 from rocketwire.core.group.workload import Work
-from rocketwire.errors import ConfigError, ConnectFailedError, RocketMQError
+from rocketwire.errors import ConfigError, RocketMQError
 from rocketwire.hooks import QueueEvent, RetryEvent, call_hooks
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import StoredMessage
-from rocketwire.wire import headers
-from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.lazy_message import tried_again
 
-#: Seconds of the delay levels 1 to 18, as brokers have them unless they are configured otherwise.
-DELAYS: Final = (
-    1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
-)  # fmt: skip
-
-#: The broker chooses: the third level first, then one more with each try.
-GROWING: Final = 0
-DEAD: Final = -1
-_HUNG_LEVEL: Final = 3
+#: When a message comes again whose handler hung.
+_HUNG_PAUSE: Final = 10.0
 #: How long a message rests that could not be sent back.
 _LOCAL_PAUSE: Final = 5.0
 #: Ordered queues rest at least and at most so long, as in Java.
@@ -48,8 +40,9 @@ class Retry:
 
     Args:
         after: seconds until then; brokers know steps (1, 5, 10, 30 s, 1 to 10 min, 20, 30 min,
-            1, 2 h) and the next longer one is taken. None: longer with each try, from 10 s on.
-            An ordered queue rests for that long, at most 30 s.
+            1, 2 h) and the nearest that is not shorter is taken: ``Retry(after=2)`` comes after 5 s,
+            unless ``exact_retries`` is set. None: longer with each try, from 10 s on. An ordered
+            queue rests for that long, at most 30 s.
     """
 
     after: float | None = None
@@ -59,40 +52,29 @@ class Retry:
             raise ConfigError(f"Retry after is {self.after!r}: seconds, zero or more, or None")
 
 
-def delay_level(after: float | None) -> int:
-    """The level whose delay is the shortest that is long enough."""
-    if after is None:
-        return GROWING
-    return min(bisect_left(DELAYS, after) + 1, len(DELAYS))
+def bury_work(group: Group, work: Work, reason: str) -> Op[None]:
+    """Messages were given up by ``dead_letter(reason)``: move them away for good.
 
-
-def send_back(group: Group, message: StoredMessage, level: int) -> Op[None]:
-    """Give a message back to the broker that has it.
-
-    Raises:
-        TransportError: it could not be reached.
-        BrokerError: it refused.
+    Those that could not be moved are handed out again, in an ordered group before all others.
     """
-    instance = group.instance
-    broker = message.queue.broker
-    address = instance.routes.masters().get(broker)
-    if address is None:
-        instance.route_wake_up.wake()
-        raise ConnectFailedError(f"broker {broker} has no master to send a message back to")
-    fields = headers.send_message_back(
-        group=group.wire_name,
-        offset=message.commit_log_offset,
-        delay_level=level,
-        origin_message_id=message.offset_message_id,
-        origin_topic=group.wire_topic(message.topic),
-        max_reconsume_times=group.config.max_retries,
-        broker=broker,
-    )
-    request = instance.request(RequestCode.CONSUMER_SEND_MESSAGE_BACK, fields)
-    deadline = instance.clock() + max(5.0, instance.config.request_timeout)
-    reply = yield from invoke(address, request, deadline)
-    if reply.code != ResponseCode.SUCCESS:
-        raise error_for(reply.code, reply.remark, broker)
+    group.counters.failed += len(work.messages)
+    yield from _or_again(group, work, _bury_all(group, work, check_reason(reason)))
+
+
+def _bury_all(group: Group, work: Work, reason: str) -> Op[None]:
+    left = []
+    for message in work.messages:
+        if work.epoch != work.process_queue.epoch:
+            break
+        if (yield from _try_to_bury(group, message, reason)):
+            group.workload.settle(work, message)
+            _tell(group, message, None, None, dead=reason)
+        else:
+            left.append(message)
+    if group.config.ordered:
+        yield from _rest(group, work, [tried_again(message) for message in left], _LOCAL_PAUSE)
+    else:
+        yield from _again_here(group, work, left, Retry(_LOCAL_PAUSE), None)
 
 
 def return_work(group: Group, work: Work, retry: Retry, error: Exception | None) -> Op[None]:
@@ -119,13 +101,12 @@ def _return(group: Group, work: Work, retry: Retry, error: Exception | None) -> 
     elif group.config.broadcast:
         yield from _again_here(group, work, work.messages, retry, error)
     else:
-        level = delay_level(retry.after)
-        left = yield from _send_all_back(group, work, level, retry.after, error)
+        left = yield from _send_all_back(group, work, retry.after, error)
         yield from _again_here(group, work, left, Retry(_LOCAL_PAUSE), error)
 
 
 def _send_all_back(
-    group: Group, work: Work, level: int, after: float | None, error: Exception | None
+    group: Group, work: Work, after: float | None, error: Exception | None
 ) -> Op[list[StoredMessage]]:
     """Send the messages of a piece of work back; returns those that could not be."""
     left = []
@@ -133,15 +114,21 @@ def _send_all_back(
         if work.epoch != work.process_queue.epoch:
             return []
         try:
-            yield from send_back(group, message, level)
+            pause = yield from give_back(group, message, after, error)
         except RocketMQError as failure:
             log.warning("%s could not be sent back: %s", message.message_id, failure)
             left.append(message)
             continue
         group.workload.settle(work, message)
-        is_dead = level == DEAD or message.reconsume_times >= group.config.max_retries
-        _tell(group, message, after, error, is_dead=is_dead)
+        if pause == inf:
+            _tell(group, message, None, error, dead=_last_words(error))
+        else:
+            _tell(group, message, pause, error)
     return left
+
+
+def _last_words(error: Exception | None) -> str:
+    return "its handler asked for it again each time" if error is None else str(error)
 
 
 def _again_here(
@@ -159,10 +146,10 @@ def _again_here(
             if group.config.broadcast and message.reconsume_times >= group.config.max_retries:
                 # Nobody keeps dead letters of a broadcast: every member would have its own.
                 group.workload.settle(work, message)
-                _tell(group, message, None, error, is_dead=True)
+                _tell(group, message, None, error, dead=_last_words(error))
             else:
                 again.append(tried_again(message))
-                _tell(group, message, pause, error, is_dead=False, is_here=True)
+                _tell(group, message, pause, error, is_here=True)
         # Nobody has them in hand while they rest: giving the queue back need not wait.
         group.workload.close(work)
         yield from sleep(group.instance.clock() + pause)
@@ -177,13 +164,20 @@ def _again_in_order(group: Group, work: Work, retry: Retry, error: Exception | N
     pause = min(max(pause, _SHORTEST), _LONGEST)
     again = []
     for message in work.messages:
-        if _is_worn_out(group, message) and (yield from _bury(group, message)):
+        is_over = _is_worn_out(group, message)
+        why = RETURNED if error is None else why_of(error)
+        if is_over and (yield from _try_to_bury(group, message, why)):
             group.workload.settle(work, message)
-            _tell(group, message, None, error, is_dead=True)
+            _tell(group, message, None, error, dead=_last_words(error))
         else:
             again.append(tried_again(message))
-            _tell(group, message, pause, error, is_dead=False, is_here=True)
+            _tell(group, message, pause, error, is_here=True)
             _warn_of_poison(group, message, error)
+    yield from _rest(group, work, again, pause)
+
+
+def _rest(group: Group, work: Work, again: Sequence[StoredMessage], pause: float) -> Op[None]:
+    """Let an ordered queue rest, and hand out the same messages again."""
     resume_at = group.instance.clock() + pause if again else 0.0
     group.workload.put_back(work, again, resume_at)
     group.workload.close(work)
@@ -219,12 +213,12 @@ def _is_worn_out(group: Group, message: StoredMessage) -> bool:
     return limit is not None and message.reconsume_times + 1 >= limit
 
 
-def _bury(group: Group, message: StoredMessage) -> Op[bool]:
+def _try_to_bury(group: Group, message: StoredMessage, why: str) -> Op[bool]:
     """Move a message to the dead letters; False if that failed."""
     if group.config.broadcast:
         return True
     try:
-        yield from send_back(group, message, DEAD)
+        yield from bury(group, message, why)
     except RocketMQError as failure:
         log.warning("%s could not be moved to the dead letters: %s", message.message_id, failure)
         return False
@@ -237,24 +231,25 @@ def _tell(
     after: float | None,
     error: Exception | None,
     *,
-    is_dead: bool,
+    dead: str | None = None,
     is_here: bool = False,
 ) -> None:
+    """Count, log and tell hooks what became of a message; ``dead`` is why it was given up."""
     counters, hooks = group.counters, group.hooks
-    if is_dead:
+    if dead is not None:
         counters.dead_lettered += 1
         log.error(
             "%s of %s was given up after %d tries: %s",
             message.message_id,
             message.topic,
             message.reconsume_times + 1,
-            error if error is not None else "its handler asked for it again each time",
+            dead,
         )
     elif is_here:
         counters.retried_here += 1
     else:
         counters.retried += 1
-    wanted = hooks.dead_lettered if is_dead else hooks.retried
+    wanted = hooks.retried if dead is None else hooks.dead_lettered
     if wanted:
         attempt = message.reconsume_times + 1
         at = group.instance.wall()
@@ -294,5 +289,5 @@ def _take_away(group: Group, work: Work) -> Op[None]:
     if group.config.broadcast:
         yield from _again_here(group, work, work.messages, Retry(), error)
         return
-    left = yield from _send_all_back(group, work, _HUNG_LEVEL, None, error)
+    left = yield from _send_all_back(group, work, _HUNG_PAUSE, error)
     yield from _again_here(group, work, left, Retry(_LOCAL_PAUSE), error)

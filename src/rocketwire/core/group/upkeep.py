@@ -15,7 +15,7 @@ from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.reading.filters import check_filter
 from rocketwire.errors import TopicNotFoundError
 from rocketwire.wire.codes import RequestCode, ResponseCode
-from rocketwire.wire.command import Reply
+from rocketwire.wire.command import Reply, decode_command
 from rocketwire.wire.headers import heartbeat_body, unregister_client
 
 _SOON = 1.0
@@ -60,6 +60,7 @@ def heartbeat(group: Group) -> Op[bool]:
     for call, reply in zip(calls, replies, strict=True):
         if isinstance(reply, Reply) and reply.code == ResponseCode.SUCCESS:
             heard += 1
+            group.versions[call.address] = decode_command(reply.frame).version
         else:
             why = reply.remark if isinstance(reply, Reply) else reply
             log.debug("heartbeat to %s failed: %s", call.address, why)

@@ -34,7 +34,7 @@ from rocketwire.wire.client_bodies import queue_json
 from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, Reply, encode_command
 from rocketwire.wire.lenient_json import dumps, loads
-from rocketwire.wire.properties import encode_properties_bytes
+from rocketwire.wire.properties import decode_properties, encode_properties_bytes
 from rocketwire.wire.route import encode_route
 from rocketwire.wire.stored_message import encode_record
 
@@ -65,7 +65,11 @@ class GroupBroker(SimulatedBroker):
         self.locks: dict[tuple[str, int], tuple[str, float]] = {}
         self.held: dict[tuple[str, int], list[tuple[Call, int, Command]]] = {}
         self.dead_letters: list[str] = []
+        #: The properties of dead letters that members stored themselves.
+        self.told: list[dict[str, str]] = []
         self.refuse_send_back = False
+        self.refuse_sends = False
+        self.version = 479
         self.seen: list[Command] = []
 
     # -- what a test does ----------------------------------------------------------------------
@@ -150,11 +154,12 @@ class GroupBroker(SimulatedBroker):
 
     def _code_34(self, command: Command) -> Command:
         client_id = loads(command.body)["clientID"]
+        reply = Command(0, version=self.version)
         if client_id not in self.members:
             self.members[client_id] = None
             self.queues.setdefault((f"%RETRY%{GROUP}", 0), [])
             self.world.tell_members(self)
-        return Command(0)
+        return reply
 
     def _code_35(self, command: Command) -> Command:
         self.lost(command.ext["clientID"])
@@ -229,6 +234,26 @@ class GroupBroker(SimulatedBroker):
             self.world.clock.call_at(
                 self.world.clock() + 10.0, lambda: self.store(f"%RETRY%{GROUP}", 0, again)
             )
+        return Command(0)
+
+    def _code_310(self, command: Command) -> Command:
+        """A copy that a member stores itself, in the retry topic or beyond."""
+        ext = command.ext
+        assert ext["b"] == f"%RETRY%{GROUP}"
+        if self.refuse_sends or self.refuse_send_back:
+            return Command(ResponseCode.NO_PERMISSION, remark="no")
+        properties = decode_properties(ext["i"])
+        body, tries = bytes(command.body).decode(), int(ext["j"])
+        self.world.gone_body(body)
+        if tries > int(ext["l"]):
+            self.dead_letters.append(body)
+            self.told.append(properties)
+            return Command(0)
+        due = int(properties.get("TIMER_DELIVER_MS", 0)) / 1000 - 1_700_000_000.0
+        again = Stored(body, (properties["RETRY_TOPIC"], 0), tries)
+        self.world.clock.call_at(
+            max(due, self.world.clock()), lambda: self.store(f"%RETRY%{GROUP}", 0, again)
+        )
         return Command(0)
 
 
@@ -494,6 +519,12 @@ class GroupWorld:
         for queue, offset, other in self.messages():
             if other is message:
                 self.done.add((queue, offset))
+
+    def gone_body(self, body: str) -> None:
+        """The same, told by its body."""
+        for broker in self.brokers.values():
+            for message in [m for m in broker.places if m.body == body]:
+                self.gone(message)
 
     def check_commit(self, broker: GroupBroker, key: tuple[str, int], offset: int) -> None:
         queue = MessageQueue(key[0], broker.name, key[1])

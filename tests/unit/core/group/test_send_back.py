@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.core.group.group_world import GroupWorld
 
-from rocketwire.core.group.send_back import DELAYS, Retry, delay_level
-from rocketwire.errors import ConfigError
+from rocketwire.core.group.returning import DELAYS, check_reason, delay_level
+from rocketwire.core.group.send_back import Retry, bury_work
+from rocketwire.errors import ConfigError, InvalidMessageError
 from rocketwire.hooks import QueueEvent, RetryEvent
 from rocketwire.testing.simulated_network import Refuse
 
@@ -158,7 +159,7 @@ def test_a_worn_out_ordered_message_makes_way():
     world.run(5.0)
     assert [body for _, _, _, body in world.handled] == [first, first, second]
     assert world.brokers["broker-a"].dead_letters == [first]
-    assert world.sent_back == [(first, -1)]
+    assert not world.sent_back
     assert member.group.counters.dead_lettered == 1
 
 
@@ -229,3 +230,157 @@ def test_an_ordered_handler_that_hangs_is_reported_and_keeps_its_message():
     assert [kind for kind, _ in told.events] == ["overdue"]
     assert not world.sent_back
     assert [offset for _, _, offset, _ in world.handled] == [0, 1]
+
+
+# -- what a dead letter tells ------------------------------------------------------------------
+
+
+def raise_one(_):
+    try:
+        raise LookupError("no such order: 42")
+    except LookupError as error:
+        return (0.0, error)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_dead_letter_tells_its_error_its_origin_and_its_id(ordered):
+    world, _ = world_with(raise_one, max_attempts=1, ordered=ordered)
+    (body,) = world.send(1, ONE)
+    world.run(2.0)
+    broker = world.brokers["broker-a"]
+    assert broker.dead_letters == [body]
+    (told,) = broker.told
+    assert told["ROCKETWIRE_ERROR"].startswith("LookupError: no such order: 42 (test_send_back.py")
+    assert (told["RETRY_TOPIC"], told["UNIQ_KEY"]) == ("T", body)
+    assert told["ORIGIN_MESSAGE_ID"]
+
+
+def test_without_permission_to_send_the_ordinary_request_buries_it(caplog):
+    world, member = world_with(raise_one, max_attempts=1)
+    broker = world.brokers["broker-a"]
+    broker.refuse_sends = True
+    (body,) = world.send(1, ONE)
+    world.run(2.0)
+    assert broker.dead_letters == [body]
+    assert world.sent_back == [(body, -1)]
+    assert not broker.told
+    assert member.group.counters.dead_lettered == 1
+    assert "does not tell why" in caplog.text
+
+
+def test_a_reason_of_any_length_and_any_characters_fits():
+    text = "\x01\x02\udc80ü" * 20_000
+    world, _ = world_with(lambda _: (0.0, ValueError(text)), max_attempts=1)
+    (body,) = world.send(1, ONE)
+    world.run(2.0)
+    (told,) = world.brokers["broker-a"].told
+    assert 100 < len(told["ROCKETWIRE_ERROR"]) < 3000
+
+
+@pytest.mark.parametrize("reason", [None, "", "  ", 5])
+def test_a_dead_letter_wants_a_reason_in_words(reason):
+    with pytest.raises(InvalidMessageError, match="say in words why"):
+        check_reason(reason)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_messages_can_be_given_up_with_a_reason(ordered):
+    told = Told()
+    world, member = world_with(lambda _: (0.0, None), ordered=ordered, hooks=[told])
+    member.is_alive = False  # its workers take nothing more
+    first, second = world.send(2, ONE)
+    world.run(6.0)
+    with member.workload.lock:
+        work = member.workload.next_work()
+    member._start(bury_work(member.group, work, "fraud"))
+    world.run(1.0)
+    broker = world.brokers["broker-a"]
+    assert broker.dead_letters == [first]
+    assert broker.told[0]["ROCKETWIRE_ERROR"] == "fraud"
+    assert [(kind, e.error) for kind, e in told.events] == [("dead", None)]
+    with member.workload.lock:
+        assert member.workload.next_work().messages[0].text == second
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_what_can_not_be_given_up_comes_again_and_in_order(ordered):
+    world, member = world_with(lambda _: (0.0, None), ordered=ordered)
+    member.is_alive = False
+    first, second = world.send(2, ONE)
+    world.run(6.0)
+    broker = world.brokers["broker-a"]
+    broker.refuse_send_back = True
+    with member.workload.lock:
+        work = member.workload.next_work()
+    member._start(bury_work(member.group, work, "fraud"))
+    world.run(1.0)
+    with member.workload.lock:
+        other = member.workload.next_work()
+    if ordered:
+        assert other is None
+    else:
+        assert other.messages[0].text == second
+    world.run(6.0)
+    with member.workload.lock:
+        again = member.workload.next_work()
+    assert again.messages[0].text == first
+    assert not broker.dead_letters
+
+
+# -- when it comes again -----------------------------------------------------------------------
+
+
+def test_the_log_and_the_hook_tell_the_step_that_was_taken(caplog):
+    caplog.set_level("INFO")
+    told = Told()
+    world, _ = world_with(lambda _: (0.0, Retry(after=2)), hooks=[told])
+    (body,) = world.send(1, ONE)
+    world.run(2.0)
+    assert world.sent_back == [(body, 2)]
+    assert [e.after for _, e in told.events] == [5.0]
+    assert f"{body} comes again after 5 s: the nearest longer step of brokers to 2 s" in caplog.text
+
+
+@pytest.mark.parametrize("after", [0, 2, 7.5, 100])
+def test_an_exact_retry_comes_to_the_second_and_never_too_early(after):
+    world, _ = world_with(
+        lambda m: (0.0, None if m.reconsume_times else Retry(after=after)), exact_retries=True
+    )
+    world.send(1, ONE)
+    began = world.clock()
+    while not world.handled:
+        world.run(0.01)
+    while len(world.handled) < 2:
+        world.run(0.05)
+    assert after <= world.clock() - began <= after + 1.2
+    assert not world.sent_back
+    assert [queue.topic for _, queue, _, _ in world.handled] == ["T", "%RETRY%g"]
+
+
+def test_exact_retries_count_and_end_with_the_dead_letters():
+    seen = []
+    world, _ = world_with(
+        lambda m: (0.0, seen.append(m.reconsume_times) or Retry(after=1)),
+        exact_retries=True,
+        max_attempts=3,
+    )
+    (body,) = world.send(1, ONE)
+    world.run(10.0)
+    assert seen == [0, 1, 2]
+    assert world.brokers["broker-a"].dead_letters == [body]
+
+
+@pytest.mark.parametrize("how", ["old", "refuses"])
+def test_where_a_broker_has_no_timed_messages_the_step_is_taken(how, caplog):
+    world = GroupWorld(brokers=1, queues=1)
+    broker = world.brokers["broker-a"]
+    broker.version = 407 if how == "old" else 479
+    broker.refuse_sends = how == "refuses"
+    member = world.member(exact_retries=True)
+    member.behave = lambda m: (0.0, None if m.reconsume_times else Retry(after=2))
+    member.begin()
+    world.run(1.0)
+    (body,) = world.send(1, ONE)
+    world.run(2.0)
+    assert world.sent_back == [(body, 2)]
+    assert ("has no timed messages" if how == "old" else "by a step instead") in caplog.text
