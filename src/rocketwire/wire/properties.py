@@ -114,7 +114,7 @@ SYSTEM: Final[frozenset[str]] = frozenset(
     value for name, value in vars(Property).items() if not name.startswith("_")
 )
 
-#: Names that a user may not set. Java refuses the same; the others in SYSTEM it lets pass,
+#: Names that a user may not set. Java refuses the same but for our own two; the others in SYSTEM it lets pass,
 #: because applications of old set some of them by hand.
 RESERVED: Final[frozenset[str]] = SYSTEM - {
     Property.START_DELIVER_TIME,
