@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from rocketwire.admin_values import Topic, TopicBroker, TopicQueue, TopicSummary
     from rocketwire.aio.admin import AsyncAdmin
     from rocketwire.aio.consumer import AsyncConsumer
+    from rocketwire.aio.deliveries import AsyncReceivedDelivery
     from rocketwire.aio.producer import AsyncProducer
     from rocketwire.aio.reader import AsyncReader
     from rocketwire.aio.simple_consumer import AsyncReceivedMessage, AsyncSimpleConsumer
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from rocketwire.core.group.send_back import Retry
     from rocketwire.sync.admin import Admin
     from rocketwire.sync.consumer import Consumer
+    from rocketwire.sync.deliveries import ReceivedDelivery
     from rocketwire.sync.producer import Producer
     from rocketwire.sync.reader import Reader
     from rocketwire.sync.simple_consumer import ReceivedMessage, SimpleConsumer
@@ -69,6 +71,7 @@ _LAZY = {
     "AsyncConsumer": "rocketwire.aio.consumer",
     "AsyncProducer": "rocketwire.aio.producer",
     "AsyncReader": "rocketwire.aio.reader",
+    "AsyncReceivedDelivery": "rocketwire.aio.deliveries",
     "AsyncReceivedMessage": "rocketwire.aio.simple_consumer",
     "AsyncSimpleConsumer": "rocketwire.aio.simple_consumer",
     "AsyncTransaction": "rocketwire.aio.transaction",
@@ -76,6 +79,7 @@ _LAZY = {
     "Producer": "rocketwire.sync.producer",
     "TopicQueue": "rocketwire.admin_values",
     "Reader": "rocketwire.sync.reader",
+    "ReceivedDelivery": "rocketwire.sync.deliveries",
     "ReceivedMessage": "rocketwire.sync.simple_consumer",
     "Retry": "rocketwire.core.group.send_back",
     "SimpleConsumer": "rocketwire.sync.simple_consumer",
@@ -91,6 +95,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncReader",
+    "AsyncReceivedDelivery",
     "AsyncReceivedMessage",
     "AsyncSimpleConsumer",
     "AsyncTransaction",
@@ -119,6 +124,7 @@ __all__ = [
     "Reader",
     "RecallError",
     "RecallProblem",
+    "ReceivedDelivery",
     "ReceivedMessage",
     "RemoteProtocolError",
     "Reply",

@@ -145,6 +145,69 @@ class AsyncMember(BlockingMember):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(LIMIT)
 
 
+class BlockingTaker(BlockingMember):
+    """A ``Consumer`` whose deliveries are taken and left open, on a thread."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.taken: list[Any] = []
+        self.loop_left = threading.Event()
+
+    def _main(self) -> None:
+        try:
+            for delivery in self.consumer.deliveries():
+                self.taken.append(delivery)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.loop_left.set()
+
+    def take(self, count: int) -> list[Any]:
+        """All that came, when so many have; by topic and offset."""
+        eventually(lambda: len(self.taken) >= count)
+        assert len(self.taken) == count
+        return sorted(self.taken, key=lambda d: (d.message.queue, d.message.offset))
+
+    def leave_loop(self) -> None:
+        """End the loop, and nothing else."""
+        self.consumer.stop()
+        assert self.loop_left.wait(LIMIT)
+
+    def decide(self, delivery: Any, verdict: str, *args: Any) -> bool:
+        return getattr(delivery, verdict)(*args)
+
+
+class AsyncTaker(BlockingTaker, AsyncMember):
+    """An ``AsyncConsumer`` whose deliveries are taken and left open."""
+
+    name = "asyncio"
+    _main = AsyncMember._main
+    make = AsyncConsumer
+
+    async def _live(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        async with self.consumer:
+            await self.consumer.join()
+            self._joined.set()
+            async for delivery in self.consumer.deliveries():
+                self.taken.append(delivery)
+            self.loop_left.set()
+            await self._over.wait()
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self.leave_loop()
+            self._loop.call_soon_threadsafe(self._over.set)
+        super().stop()
+
+    def decide(self, delivery: Any, verdict: str, *args: Any) -> bool:
+        async def decide() -> bool:
+            return await getattr(delivery, verdict)(*args)
+
+        return asyncio.run_coroutine_threadsafe(decide(), self._loop).result(LIMIT)
+
+
+TAKERS = {"blocking": BlockingTaker, "asyncio": AsyncTaker}
 MEMBERS = {"blocking": BlockingMember, "asyncio": AsyncMember}
 
 

@@ -165,7 +165,7 @@ def test_messages_are_handed_out_again_if_returning_them_fails(
     def handle(message: Any) -> None:
         seen.append(message.text)
         if len(seen) == 1:
-            step = "_tell" if options else "send_back"
+            step = "_tell" if options else "give_back"
             monkeypatch.setattr(f"rocketwire.core.group.send_back.{step}", die_once)
             raise ValueError("the first time")
         one.stop()

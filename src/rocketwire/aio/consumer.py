@@ -16,8 +16,10 @@ from collections.abc import (
 )
 from typing import Any, Final, Self, cast
 
+from rocketwire.aio.deliveries import AsyncReceivedDelivery
 from rocketwire.aio.group_client import GroupClient
 from rocketwire.consumer_config import ConsumerConfig
+from rocketwire.core.group.deliveries import HandedOut, check_deliveries
 from rocketwire.core.group.handling import (
     Failure,
     cancelled,
@@ -165,18 +167,18 @@ class AsyncConsumer(GroupClient):
                 await asyncio.sleep(0)
                 turn = clock()
 
-    def _next_now(self) -> Work | None:
+    def _next_now(self, *, is_open: bool = False) -> Work | None:
         """The next piece of work, if there is any and it is not time to stop."""
         if self._stop_wanted or self._is_leaving:
             return None
         workload = self._workload
         with workload.lock:
-            return workload.next_work()
+            return workload.next_open() if is_open else workload.next_work()
 
-    async def _next(self) -> Work | None:
+    async def _next(self, *, is_open: bool = False) -> Work | None:
         """Wait for the next piece of work; None when it is time to stop."""
         while not self._is_ending:
-            if (work := self._next_now()) is not None:
+            if (work := self._next_now(is_open=is_open)) is not None:
                 return work
             waiter = self._loop.create_future()
             self._waiters.append(waiter)
@@ -207,6 +209,28 @@ class AsyncConsumer(GroupClient):
     def __aiter__(self) -> AsyncIterator[Any]:
         """Messages one by one (lists, where ``batch`` is above 1). Going on acknowledges."""
         return _Iteration(self)
+
+    def deliveries(self) -> AsyncIterator[AsyncReceivedDelivery]:
+        """Messages one by one, each to be acknowledged by hand, in any order.
+
+        It ends after ``stop()``. The consumer remains a member until it is shut down or leaves, so
+        that deliveries can be decided about after the loop; what is open then comes again.
+
+        Raises:
+            ConfigError: ``batch`` is above 1, or nothing is subscribed to.
+            RouteError: no topic is known, or no name server answered.
+        """
+        check_deliveries(self._config)
+        return _Deliveries(self)
+
+    async def _next_delivery(self) -> AsyncReceivedDelivery | None:
+        if not self._stop_wanted:
+            await self.join()
+        work, group = await self._next(is_open=True), self._group
+        if work is None or group is None:
+            self._has_stopped()
+            return None
+        return AsyncReceivedDelivery(HandedOut(group, work), self._loop)
 
 
 class _Iteration:
@@ -242,6 +266,22 @@ class _Iteration:
         work = self._in_hand
         if work is not None:
             self._consumer._workload.release(work)  # noqa: SLF001
+
+
+class _Deliveries:
+    """One ``async for`` over messages that are acknowledged by hand."""
+
+    def __init__(self, consumer: AsyncConsumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AsyncReceivedDelivery:
+        delivery = await self._consumer._next_delivery()  # noqa: SLF001 - one thing in two classes
+        if delivery is None:
+            raise StopAsyncIteration
+        return delivery
 
 
 class _Workers:

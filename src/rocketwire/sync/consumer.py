@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar
 from rocketwire.aio.consumer import Handler, is_coroutine_function
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.control import stop_limit
+from rocketwire.core.group.deliveries import check_deliveries
 from rocketwire.core.group.pauses import Pauses
 from rocketwire.core.group.stats import ConsumerStats
 from rocketwire.core.reading.filters import message_filter
@@ -30,6 +31,7 @@ from rocketwire.core.sending.validate import check_topic
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.registry import make_config
+from rocketwire.sync.deliveries import ReceivedDelivery
 from rocketwire.sync.loop_thread import LoopThread
 from rocketwire.sync.member import Member
 
@@ -307,6 +309,31 @@ class Consumer:
             member.succeeded(work)
         if self._state == "running":
             self.leave()
+        self._reset()
+
+    def deliveries(self) -> Iterator[ReceivedDelivery]:
+        """Messages one by one, each to be acknowledged by hand, in any order.
+
+        It ends after ``stop()``. The consumer remains a member until it is shut down or leaves, so
+        that deliveries can be decided about after the loop; what is open then comes again.
+
+        Raises:
+            ConfigError: ``batch`` is above 1, or nothing is subscribed to.
+            RouteError: no topic is known, or no name server answered.
+        """
+        check_deliveries(self._config)
+        return self._deliver()
+
+    def _deliver(self) -> Iterator[ReceivedDelivery]:
+        while not self._stop_wanted:
+            member = self._member
+            if member is None or not member.is_member:
+                self.join()
+                continue
+            delivery = member.next_delivery()
+            if delivery is None:
+                break
+            yield delivery
         self._reset()
 
     # -- control -----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 from rocketwire.aio.consumer import Handler
 from rocketwire.aio.group_client import GroupClient
 from rocketwire.consumer_config import ConsumerConfig
+from rocketwire.core.group.deliveries import HandedOut
 from rocketwire.core.group.handling import (
     Failure,
     cancelled,
@@ -31,6 +32,7 @@ from rocketwire.core.group.send_back import Retry
 from rocketwire.core.group.workload import Work, Workload
 from rocketwire.core.reading.pull import TagFilter
 from rocketwire.stored_message import Reply, StoredMessage
+from rocketwire.sync.deliveries import ReceivedDelivery
 
 
 class Member(GroupClient):
@@ -84,15 +86,25 @@ class Member(GroupClient):
         """Wait for the next piece of work; None when it is time to stop."""
         return self._next_of(self._workload)
 
-    def _next_of(self, workload: Workload) -> Work | None:
+    def _next_of(self, workload: Workload, *, is_open: bool = False) -> Work | None:
         ready = self._ready
         with workload.lock:
             while not self._is_over(workload):
-                work = workload.next_work()
+                work = workload.next_open() if is_open else workload.next_work()
                 if work is not None:
                     return work
                 ready.wait()
         return None
+
+    def next_delivery(self) -> ReceivedDelivery | None:
+        """Wait for the next message that is acknowledged by hand; None when it is time to stop."""
+        workload, group = self._workload, self._group
+        if group is None:
+            return None
+        work = self._next_of(workload, is_open=True)
+        if work is None:
+            return None
+        return ReceivedDelivery(HandedOut(group, work), self._loop, self._loop_thread)
 
     def _is_over(self, workload: Workload) -> bool:
         return (

@@ -215,6 +215,7 @@ def _release(group: Group, held: ProcessQueue) -> Op[None]:
     except Exception:  # noqa: BLE001 - it is logged
         # It must not stay on its way out for ever: nobody else of us would take it over again.
         log.exception("%s was not given back as it should be", held.queue)
+    group.workload.let_go_open(held)
     group.releasing.pop(held.queue, None)
     group.rebalance_wake_up.wake()
     if group.hooks.revoked:

@@ -99,6 +99,7 @@ def leave(group: Group, deadline: float) -> Op[bool]:
     held = group.every_queue()
     for item in held:
         group.workload.drop(item)
+        group.workload.let_go_open(item)
     for item in held:
         yield from wait(item.idle_gate(), deadline)
     yield from commit(group, held, instance.clock() + instance.config.request_timeout)

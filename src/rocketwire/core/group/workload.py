@@ -63,6 +63,10 @@ class Work:
     done: list[StoredMessage] = field(default_factory=list)
     #: Whether it took too long and was taken care of without its handler.
     is_abandoned: bool = False
+    #: Whether a program has it and has not decided about it: nobody else takes it away.
+    is_open: bool = False
+    #: Told when nobody cares for it any more.
+    on_closed: Callable[[], None] | None = None
     #: Offsets of those of its messages that were taken care of otherwise, or put back.
     cared_for: frozenset[int] = frozenset()
 
@@ -198,6 +202,23 @@ class Workload:
             if messages:
                 return self._hand_out(queue, messages)
         return None
+
+    def next_open(self) -> Work | None:
+        """The next message for a program that acknowledges it itself. The caller holds the lock."""
+        work = self.next_work()
+        if work is not None:
+            work.is_open = True
+        return work
+
+    def let_go_open(self, queue: ProcessQueue) -> None:
+        """A queue is gone: what a program still has of it counts no more."""
+        with self.lock:
+            gone = [w for w in self._works if w.is_open and w.process_queue is queue]
+            for work in gone:
+                work.is_abandoned = True
+        for work in gone:
+            self.put_back(work, work.messages)
+            self.close(work)
 
     def _take(self, queue: ProcessQueue) -> list[StoredMessage]:
         """Up to a batch of messages; none if others have just taken the last ones."""
@@ -390,6 +411,8 @@ class Workload:
         self._settle_done(work)
         work.process_queue.put_down()
         self._list(work.process_queue)
+        if work.on_closed is not None:
+            work.on_closed()
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -417,7 +440,7 @@ class Workload:
             Work in its place, which the handler knows nothing of.
         """
         with self.lock:
-            if work.is_abandoned or work not in self._works:
+            if work.is_abandoned or work.is_open or work not in self._works:
                 return None
             messages = self._take_from_hand(work, overdue)
             if not messages:
