@@ -48,7 +48,18 @@ from rocketwire.telemetry_config import TelemetryConfig
 from rocketwire.version import __version__
 
 if TYPE_CHECKING:
-    from rocketwire.admin_values import Topic, TopicBroker, TopicQueue, TopicSummary
+    from rocketwire.admin_values import (
+        Broker,
+        Connection,
+        Group,
+        GroupQueue,
+        GroupSummary,
+        OffsetChange,
+        Topic,
+        TopicBroker,
+        TopicQueue,
+        TopicSummary,
+    )
     from rocketwire.aio.admin import AsyncAdmin
     from rocketwire.aio.consumer import AsyncConsumer
     from rocketwire.aio.deliveries import AsyncReceivedDelivery
@@ -75,9 +86,14 @@ _LAZY = {
     "AsyncReceivedMessage": "rocketwire.aio.simple_consumer",
     "AsyncSimpleConsumer": "rocketwire.aio.simple_consumer",
     "AsyncTransaction": "rocketwire.aio.transaction",
+    "Broker": "rocketwire.admin_values",
+    "Connection": "rocketwire.admin_values",
     "Consumer": "rocketwire.sync.consumer",
+    "Group": "rocketwire.admin_values",
+    "GroupQueue": "rocketwire.admin_values",
+    "GroupSummary": "rocketwire.admin_values",
+    "OffsetChange": "rocketwire.admin_values",
     "Producer": "rocketwire.sync.producer",
-    "TopicQueue": "rocketwire.admin_values",
     "Reader": "rocketwire.sync.reader",
     "ReceivedDelivery": "rocketwire.sync.deliveries",
     "ReceivedMessage": "rocketwire.sync.simple_consumer",
@@ -85,6 +101,7 @@ _LAZY = {
     "SimpleConsumer": "rocketwire.sync.simple_consumer",
     "Topic": "rocketwire.admin_values",
     "TopicBroker": "rocketwire.admin_values",
+    "TopicQueue": "rocketwire.admin_values",
     "TopicSummary": "rocketwire.admin_values",
     "Transaction": "rocketwire.sync.transaction",
 }
@@ -101,15 +118,20 @@ __all__ = [
     "AsyncTransaction",
     "Attempt",
     "AutoBatch",
+    "Broker",
     "BrokerError",
     "ClientClosedError",
     "ConfigError",
     "ConnectFailedError",
+    "Connection",
     "ConnectionLostError",
     "Consumer",
     "Credentials",
     "FaultPolicy",
+    "Group",
     "GroupNotFoundError",
+    "GroupQueue",
+    "GroupSummary",
     "InvalidMessageError",
     "LocalProtocolError",
     "Message",
@@ -117,6 +139,7 @@ __all__ = [
     "MissingQueuesError",
     "NameServerUnavailableError",
     "NoWritableQueueError",
+    "OffsetChange",
     "Outcome",
     "PermissionDeniedError",
     "Producer",

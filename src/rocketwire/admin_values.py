@@ -91,3 +91,96 @@ class Topic:
     def order(self) -> bool:
         """Whether it was made as an ordered topic."""
         return any(b.order for b in self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A consumer group in a list, and the brokers that know it."""
+
+    name: str
+    brokers: tuple[str, ...] = ()
+    is_system: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A client that is connected with a group, and the brokers that see it."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+    role: Literal["consumer", "producer"] = "consumer"
+    brokers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQueue:
+    """How far a group is in one queue; ``member`` is the client that has it, if it told."""
+
+    queue: MessageQueue
+    consumed: int
+    end: int
+    member: str | None = None
+    consumed_at: datetime | None = None
+
+    @property
+    def lag(self) -> int:
+        """Messages that are not handled yet."""
+        return max(0, self.end - self.consumed)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group: who is in it, what it wants, how far it is.
+
+    ``errors`` has, by broker, why it could not be asked: its queues are missing here then.
+    """
+
+    name: str
+    brokers: tuple[str, ...] = ()
+    members: tuple[Connection, ...] = ()
+    subscriptions: Mapping[str, str] = field(default_factory=dict)
+    queues: tuple[GroupQueue, ...] = field(default=(), repr=False)
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lag(self) -> dict[MessageQueue, int]:
+        """Messages that are not handled yet, queue by queue."""
+        return {item.queue: item.lag for item in self.queues}
+
+    @property
+    def assignment(self) -> dict[MessageQueue, str]:
+        """The client ids of the members that have a queue now, as far as they told."""
+        return {item.queue: item.member for item in self.queues if item.member is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """Where a group stood in a queue, and where it stands after a change (or would stand)."""
+
+    queue: MessageQueue
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker: its cluster, the addresses of its master (0) and slaves, and its release.
+
+    ``runtime`` has what the master says about itself, by Java's names; it is empty, and ``error``
+    says why, where the master gave no answer.
+    """
+
+    name: str
+    cluster: str
+    addresses: Mapping[int, str]
+    version: str | None = None
+    started_at: datetime | None = None
+    runtime: Mapping[str, str] = field(default_factory=dict, repr=False)
+    error: str | None = None
+
+    @property
+    def master(self) -> str | None:
+        """The address of the master, if there is one now."""
+        return self.addresses.get(0)

@@ -153,3 +153,24 @@ def test_a_group_needs_a_name(rocketwire, filled):
     done = rocketwire("consume", "orders", cluster=filled)
     assert done.code == 2
     assert "--group" in done.err
+
+
+def test_groups_are_listed(rocketwire, filled):
+    consume(rocketwire, filled, "--limit", "1", "--raw")
+    assert "g" in rocketwire("group", "list", cluster=filled).out.split()
+    listed = rocketwire("group", "list", "--json", cluster=filled).json
+    assert {"group": "g", "brokers": ["broker-a"]} in listed
+
+
+def test_a_group_is_cloned_and_deleted(rocketwire, filled):
+    consume(rocketwire, filled, "--limit", "10", "--raw")
+    words = ("group", "clone", "g", "copy", "--topic", "orders")
+    assert "nothing was changed" in rocketwire(*words, cluster=filled).out
+    assert rocketwire(*words, "--yes", "--json", cluster=filled).json["changed"]
+    assert rocketwire("group", "show", "copy", "--json", cluster=filled).json["lag"] == 0
+    refused = rocketwire("group", "delete", "copy", cluster=filled)
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    done = rocketwire("group", "delete", "copy", "--yes", "--json", cluster=filled)
+    assert done.json == {"group": "copy", "deleted_on": ["broker-a"]}
+    assert "no broker knows" in rocketwire("group", "show", "copy", cluster=filled).err

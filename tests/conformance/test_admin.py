@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from tests.conformance.admins import ADMINS
-from tests.conformance.members import eventually
+from tests.conformance.members import MEMBERS, eventually, unique_group
 from tests.real.running import unique
 
 from rocketwire import (
     BrokerError,
     ClientClosedError,
+    GroupNotFoundError,
     InvalidMessageError,
     Message,
     Producer,
@@ -142,6 +144,253 @@ def test_an_unknown_topic_is_an_error_of_every_question(admin: Any):
         admin.message("7F00000100002A9F0000000000000000", "nowhere")
 
 
+def test_a_topic_is_altered_and_keeps_the_rest(admin: Any, target: Any):
+    name = target.topic(queues=2)
+    assert admin.alter_topic(name, can_write=False, brokers=["broker-b"]) == ("broker-b",)
+    soon(lambda: not admin.topic(name).brokers[1].can_write)
+    a, b = admin.topic(name).brokers
+    assert (a.can_write, b.can_write, b.can_read, b.write_queues) == (True, False, True, 2)
+    assert admin.alter_topic(name, queues=3) == ("broker-a", "broker-b")
+    soon(lambda: {b.write_queues for b in admin.topic(name).brokers} == {3})
+    a, b = admin.topic(name).brokers
+    assert (a.read_queues, b.read_queues, b.can_write) == (3, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({}, "nothing to change"),
+        ({"queues": 0}, "read_queues is 0"),
+        ({"can_write": "no"}, "can_write is 'no'"),
+        ({"message_type": "LOUD"}, "message_type is 'LOUD'"),
+    ],
+)
+def test_an_alteration_that_makes_no_sense_is_refused(admin: Any, how: dict[str, Any], said: str):
+    with pytest.raises(InvalidMessageError, match=said):
+        admin.alter_topic("any", **how)
+
+
+# -- groups
+
+
+def fill(producer: Producer, topic: str, count: int) -> list[Any]:
+    """The same number of messages in every queue."""
+    queues = soon(lambda: producer.publish_queues(topic))
+    return [producer.send(Message(topic, b"x"), queue=q) for q in queues for _ in range(count)]
+
+
+def consume_all(target: Any, group: str, topic: str, count: int) -> None:
+    """A group that has handled everything and is gone."""
+    member = MEMBERS["blocking"](target.name_server, group, topic, start="earliest").start()
+    member.seen.wait(lambda seen: len(seen.all) >= count)
+    member.stop()
+
+
+def test_a_group_shows_members_assignment_and_lag(admin: Any, target: Any, producer: Producer):
+    topic, group = target.topic(queues=1), unique_group()
+    fill(producer, topic, 2)
+    member = MEMBERS["blocking"](target.name_server, group, topic, start="earliest").start()
+    try:
+        member.seen.wait(lambda seen: len(seen.all) >= 4)
+        soon(lambda: len(admin.group(group).assignment) >= 2)
+        found = admin.group(group)
+        assert [m.client_id for m in found.members] == [member.consumer.client_id]
+        assert (found.members[0].language, found.members[0].role) == ("PYTHON", "consumer")
+        assert found.subscriptions[topic] == "*"
+        own = {queue for queue in found.assignment if queue.topic == topic}
+        assert own == set(member.assignment())
+        assert {found.assignment[queue] for queue in own} == {member.consumer.client_id}
+        (connection,) = admin.connections(group)
+        assert connection.brokers == ("broker-a", "broker-b")
+        with pytest.raises(InvalidMessageError, match="has members"):
+            admin.delete_group(group)
+    finally:
+        member.stop()
+    eventually(lambda: set(of_topic(admin.group(group).lag, topic).values()) == {0})
+    fill(producer, topic, 3)
+    eventually(lambda: set(of_topic(admin.group(group).lag, topic).values()) == {3})
+    assert (group, False) in {(g.name, g.is_system) for g in admin.groups()}
+    assert admin.group(group).members == ()
+    if not target.is_embedded:
+        assert "TOOLS_CONSUMER" in {g.name for g in admin.groups() if g.is_system}
+
+
+def of_topic(table: Any, topic: str) -> dict[Any, int]:
+    return {queue: number for queue, number in table.items() if queue.topic == topic}
+
+
+def test_a_group_is_moved_and_a_dry_run_moves_nothing(admin: Any, target: Any, producer: Producer):
+    topic, group = target.topic(queues=1), unique_group()
+    sent = fill(producer, topic, 3)
+    consume_all(target, group, topic, 6)
+    would = admin.reset(group, topic, "earliest", dry_run=True)
+    assert [(c.before, c.after) for c in would] == [(3, 0), (3, 0)]
+    assert set(of_topic(admin.group(group).lag, topic).values()) == {0}
+    assert admin.reset(group, topic, "earliest") == would
+    assert set(of_topic(admin.group(group).lag, topic).values()) == {3}
+    assert {c.after for c in admin.reset(group, topic, "latest")} == {3}
+    queue = sent[0].queue
+    (change,) = admin.reset(group, topic, {queue: 1})
+    assert (change.queue, change.before, change.after) == (queue, 3, 1)
+    assert sorted(of_topic(admin.group(group).lag, topic).values()) == [0, 2]
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    assert {c.after for c in admin.reset(group, topic, long_ago)} == {0}
+    assert {c.after for c in admin.reset(group, topic, time.time() + 60)} == {3}
+
+
+def test_members_of_a_group_go_on_where_they_are_moved(admin: Any, target: Any, producer: Producer):
+    topic, group = target.topic(queues=1), unique_group()
+    fill(producer, topic, 3)
+    member = MEMBERS["asyncio"](
+        target.name_server, group, topic, start="earliest", commit_interval=0.5
+    ).start()
+    try:
+        member.seen.wait(lambda seen: len(seen.all) >= 6)
+        soon(lambda: admin.group(group).members)
+        if target.is_4x:
+            # Its brokers tell the members, and refuse while a queue was never committed.
+            eventually(lambda: set(of_topic(admin.group(group).lag, topic).values()) == {0})
+            queue = next(iter(of_topic(admin.group(group).lag, topic)))
+            with pytest.raises(UnsupportedRequestError, match="to a time only, not to offsets"):
+                admin.reset(group, topic, {queue: 0})
+        admin.reset(group, topic, "earliest")
+        fill(producer, topic, 1)  # ends the pulls that wait, with which members learn of it
+        member.seen.wait(lambda seen: len(seen.all) >= 14)
+    finally:
+        member.stop()
+
+
+def test_a_group_takes_over_where_another_is(admin: Any, target: Any, producer: Producer):
+    topic, source, copy = target.topic(queues=1), unique_group(), unique_group()
+    fill(producer, topic, 2)
+    consume_all(target, source, topic, 4)
+    would = admin.clone_offsets(source, copy, topic, dry_run=True)
+    assert [(c.before, c.after) for c in would] == [(0, 2), (0, 2)]
+    with pytest.raises(GroupNotFoundError, match=copy):
+        admin.group(copy)
+    assert admin.clone_offsets(source, copy, topic) == would
+    assert set(of_topic(admin.group(copy).lag, topic).values()) == {0}
+
+
+def test_a_group_is_deleted_with_its_topics(admin: Any, target: Any, producer: Producer):
+    topic, group = target.topic(queues=1), unique_group()
+    fill(producer, topic, 1)
+    consume_all(target, group, topic, 2)
+    assert soon(lambda: f"%RETRY%{group}" in {t.name for t in admin.topics()})
+    soon(lambda: not admin.group(group).members)
+    assert admin.delete_group(group, with_topics=True) == ("broker-a", "broker-b")
+    assert group not in {g.name for g in admin.groups()}
+    assert f"%RETRY%{group}" not in {t.name for t in admin.topics()}
+    with pytest.raises(GroupNotFoundError, match=f"--group {group}"):
+        admin.group(group)
+
+
+def test_an_unknown_group_is_an_error_of_every_question(admin: Any, target: Any):
+    topic = target.topic()
+    for ask in (
+        admin.group,
+        admin.delete_group,
+        admin.connections,
+        lambda name: admin.reset(name, topic, "earliest"),
+        lambda name: admin.clone_offsets(name, "other", topic),
+    ):
+        with pytest.raises(GroupNotFoundError, match="nobody-at-all"):
+            ask("nobody-at-all")
+
+
+def test_a_move_that_makes_no_sense_is_refused(admin: Any, target: Any, producer: Producer):
+    topic, group = target.topic(queues=1), unique_group()
+    sent = fill(producer, topic, 1)
+    consume_all(target, group, topic, 2)
+    queue = sent[0].queue
+    for to, said in [
+        ("sometime", "to is 'sometime'"),
+        (datetime(2020, 1, 1), "without a time zone"),
+        ({queue: 99}, "to has 99 for .*: give 0 to 1"),
+        ({queue: "1"}, "to has"),
+        ({queue._replace(id=7): 0}, "no queue of the topic"),
+        ({}, "to has no queue"),
+    ]:
+        with pytest.raises(InvalidMessageError, match=said):
+            admin.reset(group, topic, to)
+    with pytest.raises(TopicNotFoundError, match="nowhere"):
+        admin.reset(group, "nowhere", "earliest")
+    with pytest.raises(InvalidMessageError, match="group is 5"):
+        admin.group(5)
+    with pytest.raises(InvalidMessageError, match="has consumed nothing"):
+        admin.clone_offsets(group, "other", target.topic())
+
+
+def test_producers_are_seen_as_connections(admin: Any, target: Any):
+    group = unique_group()
+    with Producer(target.name_server, group=group) as producer:
+        producer.send(Message(target.topic(), b"x"))
+        (found,) = soon(lambda: admin.connections(group))
+        assert (found.client_id, found.role) == (producer.client_id, "producer")
+        assert found.address.startswith("127.0.0.1:")
+
+
+# -- brokers and name servers
+
+
+def test_brokers_are_listed_with_their_release(admin: Any, target: Any):
+    brokers = admin.brokers()
+    assert [b.name for b in brokers] == ["broker-a", "broker-b"]
+    assert {b.version for b in brokers} == {"5.3.1" if target.is_embedded else target.name}
+    assert all(b.master and b.started_at and b.error is None for b in brokers)
+    assert "putTps" in brokers[0].runtime
+
+
+def test_settings_of_a_broker_are_read_and_changed(admin: Any):
+    before = admin.broker_settings("broker-b")
+    assert before["brokerName"] == "broker-b"
+    old = before["transactionCheckMax"]
+    try:
+        was = admin.change_broker_settings("broker-b", {"transactionCheckMax": int(old) + 1})
+        assert was == {"transactionCheckMax": old}
+        assert admin.broker_settings("broker-b")["transactionCheckMax"] == str(int(old) + 1)
+    finally:
+        admin.change_broker_settings("broker-b", {"transactionCheckMax": old})
+
+
+def test_a_setting_that_a_broker_does_not_have_is_refused(admin: Any):
+    with pytest.raises(
+        InvalidMessageError,
+        match=r"broker-a has no setting 'transactionChekMax'.*transactionCheckMax",
+    ):
+        admin.change_broker_settings("broker-a", {"transactionChekMax": 3})
+    with pytest.raises(InvalidMessageError, match=r"did not take transactionCheckMax=many"):
+        admin.change_broker_settings("broker-a", {"transactionCheckMax": "many"})
+    for changes, said in [
+        ({}, "at least one"),
+        ("x=1", "give settings by name"),
+        ({"a b": 1}, "one word"),
+        ({"transactionCheckMax": None}, "transactionCheckMax is None"),
+        ({"transactionCheckMax": "1\nbrokerName=x"}, "one line"),
+    ]:
+        with pytest.raises(InvalidMessageError, match=said):
+            admin.change_broker_settings("broker-a", changes)
+    with pytest.raises(RouteError, match=r"broker-x.*known: broker-a"):
+        admin.broker_settings("broker-x")
+    with pytest.raises(InvalidMessageError, match="broker is 7"):
+        admin.broker_settings(7)
+
+
+def test_settings_of_the_name_server_are_read_and_changed(admin: Any, target: Any):
+    (known,) = admin.name_server_settings().values()
+    assert known["listenPort"] == target.name_server.rpartition(":")[2]
+    old = known["orderMessageEnable"]
+    new = "false" if old == "true" else "true"
+    try:
+        was = admin.change_name_server_settings({"orderMessageEnable": new == "true"})
+        assert was == {target.name_server: {"orderMessageEnable": old}}
+        assert admin.name_server_settings()[target.name_server]["orderMessageEnable"] == new
+    finally:
+        admin.change_name_server_settings({"orderMessageEnable": old})
+    with pytest.raises(InvalidMessageError, match="has no setting 'orderMessages'"):
+        admin.change_name_server_settings({"orderMessages": True})
+
+
 # -- messages
 
 
@@ -195,6 +444,25 @@ def test_wrong_types_are_named(admin: Any, method: str, args: tuple[Any, ...], s
 
 def test_a_closed_admin_says_so(admin: Any):
     admin.shutdown()
-    for ask in (admin.topics, lambda: admin.topic("t"), lambda: admin.create_topic("t")):
+    for ask in (
+        admin.topics,
+        admin.groups,
+        admin.brokers,
+        admin.name_server_settings,
+        lambda: admin.topic("t"),
+        lambda: admin.create_topic("t"),
+        lambda: admin.alter_topic("t", queues=1),
+        lambda: admin.delete_topic("t"),
+        lambda: admin.group("g"),
+        lambda: admin.reset("g", "t", "earliest"),
+        lambda: admin.clone_offsets("g", "h", "t"),
+        lambda: admin.delete_group("g"),
+        lambda: admin.connections("g"),
+        lambda: admin.broker_settings("b"),
+        lambda: admin.change_broker_settings("b", {"x": 1}),
+        lambda: admin.change_name_server_settings({"x": 1}),
+        lambda: admin.message("id"),
+        lambda: admin.find("t", "k"),
+    ):
         with pytest.raises(ClientClosedError, match="admin client was shut down"):
             ask()

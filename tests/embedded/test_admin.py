@@ -221,3 +221,45 @@ def test_offsets_and_delays_can_be_copied(client: WireClient, topic: str) -> Non
     assert offsets[f"{topic}@g-copy"] == {"0": 4}
     assert "offsetTable" in loads(client.call(45).body)
     assert "TBW102" in json.loads(client.call(305).body)["topicList"]
+
+
+def test_settings_change_what_the_broker_does(client: WireClient) -> None:
+    try:
+        assert client.call(25, body=b"maxMessageSize=10\n").code == 0
+        assert b"maxMessageSize=10\n" in client.call(26).body
+        assert client.send_message("settings", b"x" * 11).code == ResponseCode.MESSAGE_ILLEGAL
+        # As Apache does with what it can't read: kept, and no word of it.
+        assert client.call(25, body=b"maxMessageSize=ten\n").code == 0
+        assert b"maxMessageSize=10\n" in client.call(26).body
+        refused = client.call(25, body=b"listenPort=1\n")
+        assert refused.code == ResponseCode.INVALID_PARAMETER
+        assert "listenPort" in (refused.remark or "")
+    finally:
+        client.call(25, body=b"maxMessageSize=4194304\n")
+
+
+def test_a_broker_that_may_not_be_written_to_says_so_in_routes(
+    client: WireClient, shared: EmbeddedCluster
+) -> None:
+    assert client.call(17, topic_ext("perms")).code == 0
+    try:
+        assert client.call(25, body=b"brokerPermission=4\n").code == 0
+        with WireClient(shared.name_server) as names:
+            for _ in range(200):
+                (queues,) = decode_route(names.call(105, {"topic": "perms"}).body).queues
+                if queues.permission == 4:
+                    break
+        assert queues.permission == 4
+        assert client.send_message("perms", b"x").code == ResponseCode.NO_PERMISSION
+    finally:
+        client.call(25, body=b"brokerPermission=6\n")
+
+
+def test_a_deleted_group_is_not_moved_by_an_old_reset(client: WireClient) -> None:
+    assert client.call(17, topic_ext("moved")).code == 0
+    offset = {"consumerGroup": "gone", "topic": "moved", "queueId": 0}
+    assert client.call(15, offset | {"commitOffset": 0}).code == 0
+    reset = {"group": "gone", "topic": "moved", "timestamp": 0, "isForce": "true"}
+    assert client.call(222, reset).code == 0
+    assert client.call(207, {"groupName": "gone", "cleanOffset": "true"}).code == 0
+    assert client.call(15, offset | {"commitOffset": 1}).remark in {None, ""}

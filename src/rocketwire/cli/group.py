@@ -1,27 +1,42 @@
-"""``rocketwire group``: members, assignment and lag of a consumer group, and resetting it."""
+"""``rocketwire group``: consumer groups, their members, assignment and lag, and moving them."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from rocketwire.cli.failures import UsageError
-from rocketwire.cli.group_admin import (
-    RETRY_PREFIX,
-    Progress,
-    find_members,
-    find_progress,
-    plan_reset,
-)
-from rocketwire.cli.group_admin import reset as reset_group
+from rocketwire.admin_values import Group, GroupQueue, OffsetChange
+from rocketwire.cli.failures import FAILED, UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import make_table
 from rocketwire.cli.read import parse_moment
+from rocketwire.message import MessageQueue
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, rich_markup_mode="rich", help="Consumer groups."
 )
+_RETRY_PREFIX = "%RETRY%"
+
+
+@command(app, "list", examples=("rocketwire group list", "rocketwire group list --all --json"))
+def list_groups(
+    here: Invocation,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also those of the system.")
+    ] = False,
+) -> None:
+    """The consumer groups that the brokers know."""
+    with here.admin(background=False) as admin:
+        found = [group for group in admin.groups() if everything or not group.is_system]
+    if here.as_json:
+        here.emit([{"group": group.name, "brokers": group.brokers} for group in found])
+        return
+    for group in found:
+        here.say(group.name)
+    if not found:
+        here.note("no groups yet: rocketwire consume TOPIC --group NAME")
 
 
 @command(
@@ -29,35 +44,46 @@ app = typer.Typer(
 )
 def show(here: Invocation, group: Annotated[str, typer.Argument(help="Its name.")]) -> None:
     """Members, which of them has which queue, and how far behind each queue is."""
-    with here.inspector(background=False) as admin:
-        progress = find_progress(admin, group)
-        members = find_members(admin, group)
-    lag = sum(item.lag for item in progress)
+    with here.admin(background=False) as admin:
+        found = admin.group(group)
     if here.as_json:
-        here.emit(
-            {
-                "group": group,
-                "members": [
-                    {"client_id": m.client_id, "address": m.address, "language": m.language}
-                    for m in members
-                ],
-                "queues": [_described(item) for item in progress],
-                "lag": lag,
-            }
-        )
-        return
-    rows = [(m.client_id, m.address, m.language) for m in members]
+        here.emit(_described(found))
+    else:
+        _print(here, found)
+    if found.errors:
+        raise typer.Exit(FAILED)
+
+
+def _print(here: Invocation, group: Group) -> None:
+    rows = [(m.client_id, m.address, m.language) for m in group.members]
     here.console.print(make_table(["member", "address", "language"], rows))
     here.say()
     queues = [
-        (f"{p.queue.topic} {p.queue.broker}/{p.queue.id}", p.consumed, p.end, p.lag, p.owner or "-")
-        for p in progress
+        (_place(item.queue), item.consumed, item.end, item.lag, item.member or "-")
+        for item in group.queues
     ]
     here.console.print(make_table(["queue", "consumed#", "end#", "behind#", "member"], queues))
-    here.say(f"\n{group}: {len(members)} members, {lag:,} messages behind")
+    lag = sum(group.lag.values())
+    here.say(f"\n{group.name}: {len(group.members)} members, {lag:,} messages behind")
+    for error in group.errors.values():
+        here.note(error)
 
 
-def _described(item: Progress) -> dict[str, object]:
+def _described(group: Group) -> dict[str, object]:
+    return {
+        "group": group.name,
+        "members": [
+            {"client_id": m.client_id, "address": m.address, "language": m.language}
+            for m in group.members
+        ],
+        "subscriptions": group.subscriptions,
+        "queues": [_described_queue(item) for item in group.queues],
+        "lag": sum(group.lag.values()),
+        "errors": group.errors,
+    }
+
+
+def _described_queue(item: GroupQueue) -> dict[str, object]:
     return {
         "topic": item.queue.topic,
         "broker": item.queue.broker,
@@ -65,8 +91,12 @@ def _described(item: Progress) -> dict[str, object]:
         "consumed": item.consumed,
         "end": item.end,
         "lag": item.lag,
-        "member": item.owner or None,
+        "member": item.member,
     }
+
+
+def _place(queue: MessageQueue) -> str:
+    return f"{queue.topic} {queue.broker}/{queue.id}"
 
 
 @command(
@@ -86,44 +116,84 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it, instead of showing it.")] = False,
 ) -> None:
     """Move a group to another moment; shows what would change, and changes it with --yes."""
-    moment = None if to == "latest" else 0 if to == "earliest" else _milliseconds(to)
-    with here.inspector(background=False) as admin:
-        progress = [
-            item
-            for item in find_progress(admin, group, topic)
-            if topic is not None or not item.queue.topic.startswith(RETRY_PREFIX)
+    position = to if to in {"earliest", "latest"} else _moment(to)
+    with here.admin(background=False) as admin:
+        topics = [topic] if topic is not None else _topics(admin.group(group))
+        changes = [
+            change
+            for name in topics
+            for change in admin.reset(group, name, position, dry_run=not yes)
         ]
-        plan = plan_reset(admin, progress, moment)
-        _show_plan(here, plan, done=yes)
-        if yes:
-            reset_group(admin, group, plan, moment)
-    if not here.as_json:
-        here.say("done" if yes else "\nnothing was changed: say --yes to do it")
+    _show_changes(here, changes, done=yes)
 
 
-def _milliseconds(text: str) -> int:
-    found = int(parse_moment(text).timestamp() * 1000)
-    if found <= 0:
+def _topics(group: Group) -> list[str]:
+    found = {item.queue.topic for item in group.queues}
+    return sorted(name for name in found if not name.startswith(_RETRY_PREFIX))
+
+
+def _moment(text: str) -> datetime:
+    found = parse_moment(text)
+    if found.timestamp() <= 0:
         raise UsageError(f"--to {text!r} is before 1970: say earliest")
     return found
 
 
-def _show_plan(here: Invocation, plan: dict[Progress, int], *, done: bool) -> None:
+def _show_changes(here: Invocation, changes: list[OffsetChange], *, done: bool) -> None:
     if here.as_json:
-        here.emit(
+        queues = [
             {
-                "changed": done,
-                "queues": [_described(item) | {"to": offset} for item, offset in plan.items()],
+                "topic": change.queue.topic,
+                "broker": change.queue.broker,
+                "queue": change.queue.id,
+                "consumed": change.before,
+                "to": change.after,
             }
-        )
+            for change in changes
+        ]
+        here.emit({"changed": done, "queues": queues})
         return
-    rows = [
-        (
-            f"{item.queue.topic} {item.queue.broker}/{item.queue.id}",
-            item.consumed,
-            offset,
-            f"{offset - item.consumed:+,}",
-        )
-        for item, offset in plan.items()
-    ]
+    rows = [(_place(c.queue), c.before, c.after, f"{c.after - c.before:+,}") for c in changes]
     here.console.print(make_table(["queue", "stands at#", "goes to#", "moves#"], rows))
+    here.say("done" if done else "\nnothing was changed: say --yes to do it")
+
+
+@command(
+    app,
+    "clone",
+    examples=("rocketwire group clone billing billing-2 --topic orders --yes",),
+)
+def clone(
+    here: Invocation,
+    *,
+    source: Annotated[str, typer.Argument(help="The group whose positions are taken.")],
+    target: Annotated[str, typer.Argument(help="The group that gets them; without members.")],
+    topic: Annotated[str, typer.Option(help="Of which topic.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it, instead of showing it.")] = False,
+) -> None:
+    """Put a group where another one is; shows what would change, and changes it with --yes."""
+    with here.admin(background=False) as admin:
+        changes = admin.clone_offsets(source, target, topic, dry_run=not yes)
+    _show_changes(here, list(changes), done=yes)
+
+
+@command(app, "delete", examples=("rocketwire group delete billing --yes",))
+def delete(
+    here: Invocation,
+    group: Annotated[str, typer.Argument(help="Its name.")],
+    topics: Annotated[
+        bool, typer.Option("--topics", help="Also its retry and dead-letter topics.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a group that has no members, and what it has consumed."""
+    if not yes:
+        if not here.is_live:
+            raise UsageError(f"deleting {group} deletes its positions: say --yes if you mean it")
+        typer.confirm(f"Delete {group} and its positions?", abort=True)
+    with here.admin(background=False) as admin:
+        where = admin.delete_group(group, with_topics=topics)
+    if here.as_json:
+        here.emit({"group": group, "deleted_on": where})
+    else:
+        here.say(f"{group} deleted on {', '.join(where)}")

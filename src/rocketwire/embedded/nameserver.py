@@ -19,6 +19,7 @@ from rocketwire.embedded.register_body import body_checksum, decode_register_bod
 from rocketwire.embedded.route_table import Registration, RouteTable
 from rocketwire.embedded.server import Server
 from rocketwire.embedded.topics import SYSTEM_TOPICS
+from rocketwire.wire.admin_bodies import decode_settings
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.headers import int_field, text_field
 from rocketwire.wire.lenient_json import dumps, loads
@@ -81,6 +82,7 @@ class NameServer(Server):
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
             RequestCode.GET_BROKER_MEMBER_GROUP: self._member_group,
             RequestCode.GET_NAMESRV_CONFIG: self._own_config,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._change_config,
         }
 
     def _own_config(self, call: Call) -> Answer:
@@ -94,6 +96,19 @@ class NameServer(Server):
         }
         text = "".join(f"{name}={value}\n" for name, value in values.items())
         return Answer(body=(text.encode(),))
+
+    def _change_config(self, call: Call) -> Answer:
+        """Whether it hands out the queues of ordered topics; nothing else changes while it runs."""
+        changes = decode_settings(call.command.body)
+        unknown = [name for name in changes if name != "orderMessageEnable"]
+        if unknown:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"{unknown[0]} can't be changed here: orderMessageEnable can",
+            )
+        if changes.get("orderMessageEnable") in {"true", "false"}:
+            self._order_routes = changes["orderMessageEnable"] == "true"
+        return Answer()
 
     async def listen(self) -> None:
         """Accept connections, and watch for brokers that fall silent."""

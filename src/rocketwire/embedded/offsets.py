@@ -86,6 +86,9 @@ class OffsetTable:
             if key[0] == topic or key[1] == group:
                 del self._table[key]
                 self.dirty = True
+        for reset in list(self._resets):
+            if reset[1] == topic or reset[0] == group:
+                del self._resets[reset]
 
     def as_json(self) -> dict[str, Any]:
         """As Apache writes it."""

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from rocketwire.admin_values import Topic, TopicSummary
-from rocketwire.core.admin import messages, topics
+from rocketwire.admin_values import (
+    Broker,
+    Connection,
+    Group,
+    GroupSummary,
+    OffsetChange,
+    Topic,
+    TopicSummary,
+)
+from rocketwire.core.admin import brokers as broker_operations
+from rocketwire.core.admin import groups, messages, resets, topics
+from rocketwire.core.reading.topics import Position
 from rocketwire.message import epoch_of
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.reader import Reader
@@ -78,6 +88,49 @@ class Admin(Reader):
             )
         )
 
+    def alter_topic(
+        self,
+        name: str,
+        *,
+        queues: int | None = None,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        can_read: bool | None = None,
+        can_write: bool | None = None,
+        message_type: str | None = None,
+        brokers: Sequence[str] | None = None,
+    ) -> tuple[str, ...]:
+        """Change what is given and keep the rest; returns the brokers that were changed.
+
+        Args:
+            name: of the topic.
+            queues: both ``read_queues`` and ``write_queues``. To have fewer, lower the latter
+                first, and the former when those queues are read empty.
+            read_queues: on each broker.
+            write_queues: on each broker.
+            can_read: whether consumers may read it.
+            can_write: whether producers may write to it.
+            message_type: as in ``create_topic``.
+            brokers: names of brokers; all that have it by default.
+
+        Raises:
+            TopicNotFoundError: the name server does not know it.
+            InvalidMessageError: a change makes no sense, or there is none.
+        """
+        changes = topics.TopicChanges(
+            queues if read_queues is None else read_queues,
+            queues if write_queues is None else write_queues,
+            can_read,
+            can_write,
+            message_type,
+        )
+        deadline = self._deadline()
+        return self._run(
+            topics.alter_topic(
+                self._instance, name, changes=changes, brokers=brokers, deadline=deadline
+            )
+        )
+
     def delete_topic(self, name: str) -> tuple[str, ...]:
         """Delete a topic and its messages everywhere; returns the brokers.
 
@@ -86,6 +139,141 @@ class Admin(Reader):
         """
         deadline = self._deadline()
         return self._run(topics.delete_topic(self._instance, name, deadline))
+
+    # -- groups ------------------------------------------------------------------------------
+
+    def groups(self) -> tuple[GroupSummary, ...]:
+        """All consumer groups by name, those of the system included: see ``is_system``."""
+        deadline = self._deadline()
+        return self._run(groups.list_groups(self._instance, deadline))
+
+    def group(self, name: str) -> Group:
+        """Members, assignment and lag of a consumer group.
+
+        Raises:
+            GroupNotFoundError: no broker knows it.
+        """
+        deadline = self._deadline()
+        return self._run(groups.show_group(self._instance, name, deadline))
+
+    def reset(
+        self, group: str, topic: str, to: Position, *, dry_run: bool = False
+    ) -> tuple[OffsetChange, ...]:
+        """Move a consumer group in one topic; returns what changed, queue by queue.
+
+        Members need not stop: they go on at the new place. Only brokers before 5.0 can't move a
+        group with members to given offsets.
+
+        Args:
+            group: of consumers.
+            topic: which.
+            to: ``earliest``, ``latest``, an aware datetime, epoch seconds, or offsets by queue.
+            dry_run: change nothing, and return what would change.
+
+        Raises:
+            GroupNotFoundError: no broker knows the group.
+            TopicNotFoundError: no name server knows the topic.
+            InvalidMessageError: ``to`` means nothing, or a queue does not have such an offset.
+        """
+        deadline = self._deadline()
+        return self._run(
+            resets.reset(
+                self._instance,
+                group,
+                topic,
+                to,
+                dry_run=dry_run,
+                reader_group=self._config.group,
+                deadline=deadline,
+            )
+        )
+
+    def clone_offsets(
+        self, source: str, target: str, topic: str, *, dry_run: bool = False
+    ) -> tuple[OffsetChange, ...]:
+        """Put a group where another one is in a topic; returns what changed, queue by queue.
+
+        Raises:
+            GroupNotFoundError: no broker knows the source.
+            InvalidMessageError: the target has members, or the source never consumed the topic.
+        """
+        deadline = self._deadline()
+        return self._run(
+            resets.clone_offsets(
+                self._instance, source, target, topic, dry_run=dry_run, deadline=deadline
+            )
+        )
+
+    def delete_group(self, name: str, *, with_topics: bool = False) -> tuple[str, ...]:
+        """Delete a group that has no members, and its positions; returns the brokers.
+
+        Args:
+            name: of the group.
+            with_topics: its retry and dead-letter topics, too, with their messages.
+
+        Raises:
+            GroupNotFoundError: no broker knows it.
+            InvalidMessageError: it has members.
+        """
+        deadline = self._deadline()
+        return self._run(
+            groups.delete_group(self._instance, name, deadline, with_topics=with_topics)
+        )
+
+    def connections(self, group: str) -> tuple[Connection, ...]:
+        """Consumers and producers that are connected with a group of that name.
+
+        Raises:
+            GroupNotFoundError: there is none.
+        """
+        deadline = self._deadline()
+        return self._run(groups.show_connections(self._instance, group, deadline))
+
+    # -- brokers -----------------------------------------------------------------------------
+
+    def brokers(self) -> tuple[Broker, ...]:
+        """All brokers with release and figures; one that gives no answer says so in ``error``."""
+        deadline = self._deadline()
+        return self._run(broker_operations.list_brokers(self._instance, deadline))
+
+    def broker_settings(self, broker: str) -> dict[str, str]:
+        """The settings of a broker's master, by Java's names.
+
+        Raises:
+            RouteError: there is no such broker.
+        """
+        deadline = self._deadline()
+        return self._run(broker_operations.broker_settings(self._instance, broker, deadline))
+
+    def change_broker_settings(self, broker: str, changes: Mapping[str, object]) -> dict[str, str]:
+        """Change settings of a broker while it runs; returns what they were before.
+
+        Raises:
+            InvalidMessageError: it has no such setting (the nearest is told), or did not take it.
+            RouteError: there is no such broker.
+        """
+        deadline = self._deadline()
+        return self._run(
+            broker_operations.change_broker_settings(self._instance, broker, changes, deadline)
+        )
+
+    def name_server_settings(self) -> dict[str, dict[str, str]]:
+        """The settings of every name server, by its address."""
+        deadline = self._deadline()
+        return self._run(broker_operations.name_server_settings(self._instance, deadline))
+
+    def change_name_server_settings(
+        self, changes: Mapping[str, object]
+    ) -> dict[str, dict[str, str]]:
+        """Change settings of every name server; returns what they were before, by its address.
+
+        Raises:
+            InvalidMessageError: one has no such setting, or did not take it.
+        """
+        deadline = self._deadline()
+        return self._run(
+            broker_operations.change_name_server_settings(self._instance, changes, deadline)
+        )
 
     # -- messages ----------------------------------------------------------------------------
 

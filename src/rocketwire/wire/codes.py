@@ -47,6 +47,10 @@ class RequestCode:
     GET_ALL_CONSUMER_OFFSET: Final = 43
     GET_ALL_DELAY_OFFSET: Final = 45
     CHECK_CLIENT_CONFIG: Final = 46
+    UPDATE_AND_CREATE_ACL_CONFIG: Final = 50
+    DELETE_ACL_CONFIG: Final = 51
+    GET_BROKER_CLUSTER_ACL_INFO: Final = 52
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Final = 53
     PUT_KV_CONFIG: Final = 100
     GET_KV_CONFIG: Final = 101
     DELETE_KV_CONFIG: Final = 102
@@ -77,6 +81,8 @@ class RequestCode:
     GET_CONSUMER_RUNNING_INFO: Final = 307
     CONSUME_MESSAGE_DIRECTLY: Final = 309
     SEND_MESSAGE_V2: Final = 310
+    CLONE_GROUP_OFFSET: Final = 314
+    UPDATE_NAMESRV_CONFIG: Final = 318
     GET_NAMESRV_CONFIG: Final = 319
     SEND_BATCH_MESSAGE: Final = 320
     QUERY_DATA_VERSION: Final = 322
@@ -92,6 +98,16 @@ class RequestCode:
     SET_MESSAGE_REQUEST_MODE: Final = 401
     GET_BROKER_MEMBER_GROUP: Final = 901
     BROKER_HEARTBEAT: Final = 904
+    AUTH_CREATE_USER: Final = 3001
+    AUTH_UPDATE_USER: Final = 3002
+    AUTH_DELETE_USER: Final = 3003
+    AUTH_GET_USER: Final = 3004
+    AUTH_LIST_USER: Final = 3005
+    AUTH_CREATE_ACL: Final = 3006
+    AUTH_UPDATE_ACL: Final = 3007
+    AUTH_DELETE_ACL: Final = 3008
+    AUTH_GET_ACL: Final = 3009
+    AUTH_LIST_ACL: Final = 3010
     # Too large for a binary header, which has 16 bits for them: these travel with JSON headers.
     POP_MESSAGE: Final = 200050
     ACK_MESSAGE: Final = 200051

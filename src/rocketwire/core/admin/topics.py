@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rocketwire.admin_values import Topic, TopicBroker, TopicKind, TopicQueue, TopicSummary
 from rocketwire.core.admin.asking import (
@@ -283,6 +283,82 @@ def check_message_type(message_type: Any) -> dict[str, str]:
             f"message_type is {message_type!r}: one of {', '.join(MESSAGE_TYPES)}"
         )
     return {MESSAGE_TYPE: message_type.upper()}
+
+
+def alter_topic(
+    instance: Instance,
+    topic: str,
+    *,
+    changes: TopicChanges,
+    brokers: Iterable[str] | None = None,
+    deadline: float,
+) -> Op[tuple[str, ...]]:
+    """Change some settings of a topic and keep the others, broker by broker.
+
+    Raises:
+        TopicNotFoundError: the name server, or one of the chosen brokers, does not know it.
+        InvalidMessageError: a change makes no sense, or there is none.
+        BrokerError: a broker refused.
+        TransportError: a broker could not be reached.
+    """
+    attributes = _check_changes(changes)
+    route = yield from known_route(instance, topic, deadline)
+    owners = sorted(data.broker for data in route.queues)
+    chosen = yield from chosen_masters(instance, owners if brokers is None else brokers, deadline)
+    if attributes:
+        yield from require_version(instance, chosen, "5.0.0", "message_type", deadline)
+    name = with_namespace(topic, instance.config.namespace)
+    settings = yield from topic_settings(instance, name, chosen, deadline)
+    absent = [broker for broker in chosen if broker not in settings]
+    if absent:
+        raise TopicNotFoundError(f"topic {topic} is not on {', '.join(absent)}, or it did not say")
+    for broker, told in settings.items():
+        fields = topic_fields(
+            name,
+            read_queues=changes.read_queues or told.read_queues,
+            write_queues=changes.write_queues or told.write_queues,
+            permission=_permission(told.permission, changes),
+            system_flag=told.system_flag,
+            ordered=told.order,
+            attributes=attributes,
+        )
+        code = RequestCode.UPDATE_AND_CREATE_TOPIC
+        yield from ask(instance, (broker, chosen[broker]), code, fields, deadline)
+    if instance.routes.get(name) is not None:
+        yield from refresh_topic(instance, name, deadline)
+    return tuple(settings)
+
+
+class TopicChanges(NamedTuple):
+    """What to change of a topic; None leaves a thing as it is."""
+
+    read_queues: int | None = None
+    write_queues: int | None = None
+    can_read: bool | None = None
+    can_write: bool | None = None
+    message_type: str | None = None
+
+
+def _check_changes(changes: TopicChanges) -> dict[str, str]:
+    if changes == TopicChanges():
+        raise InvalidMessageError(
+            "nothing to change: give queues, read_queues, write_queues, can_read, can_write or "
+            "message_type"
+        )
+    for what in ("read_queues", "write_queues"):
+        if getattr(changes, what) is not None:
+            check_queues(getattr(changes, what), what)
+    for what in ("can_read", "can_write"):
+        if getattr(changes, what) not in {None, True, False}:
+            raise InvalidMessageError(f"{what} is {getattr(changes, what)!r}: True or False")
+    return check_message_type(changes.message_type)
+
+
+def _permission(old: int, changes: TopicChanges) -> int:
+    for bit, wanted in ((Permission.READ, changes.can_read), (Permission.WRITE, changes.can_write)):
+        if wanted is not None:
+            old = old | bit if wanted else old & ~bit
+    return old
 
 
 def delete_topic(instance: Instance, topic: str, deadline: float) -> Op[tuple[str, ...]]:

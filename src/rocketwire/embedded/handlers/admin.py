@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
-from rocketwire.embedded.call import Answer, Call, Handler
-from rocketwire.wire.codes import RequestCode
+from rocketwire.embedded.call import Answer, Call, Handler, Refusal
+from rocketwire.wire.admin_bodies import decode_settings
+from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.lenient_json import dumps
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ def handlers(broker: Broker) -> dict[int, Handler]:
     return {
         RequestCode.GET_BROKER_RUNTIME_INFO: handler.runtime,
         RequestCode.GET_BROKER_CONFIG: handler.config,
+        RequestCode.UPDATE_BROKER_CONFIG: handler.change,
         RequestCode.GET_ALL_DELAY_OFFSET: handler.delay_offsets,
     }
 
@@ -90,15 +94,55 @@ class AdminHandler:
             "mappedFileSizeConsumeQueue": broker.store.sizes.queue_file,
             "maxHashSlotNum": broker.store.sizes.index_slots,
             "maxIndexNum": broker.store.sizes.index_entries,
+            "transactionCheckMax": options.transaction_check_max,
+            "transactionTimeOut": int(options.transaction_timeout * 1000),
+            "useServerSideResetOffset": "true",
         }
         text = "".join(f"{name}={value}\n" for name, value in values.items())
         version = dumps(broker.topics.version.as_json()).decode()
         return Answer(ext={"version": version}, body=(text.encode(),))
 
+    def change(self, call: Call) -> Answer:
+        """Change what can be changed while a broker runs. Apache ignores the rest; here it is refused."""
+        broker = self._broker
+        changes = decode_settings(call.command.body)
+        for name in changes:
+            if name not in _CHANGEABLE:
+                raise Refusal(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"{name} can't be changed here: {', '.join(sorted(_CHANGEABLE))} can",
+                )
+        try:
+            values = {_CHANGEABLE[n][0]: _CHANGEABLE[n][1](v) for n, v in changes.items()}
+        except ValueError:
+            # As Apache does with a value that it can't read.
+            return Answer()
+        permission = values.pop("permission", None)
+        broker.options = dataclasses.replace(broker.options, **values)
+        if permission is not None:
+            broker.allow(permission)
+            broker.topics_changed()
+        return Answer()
+
     def delay_offsets(self, call: Call) -> Answer:
         """How far each delay level has come."""
         return Answer(body=(dumps(self._broker.schedule.as_json()),))
 
+
+def _truth(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError(text)
+    return text == "true"
+
+
+#: Settings that handlers look up for each request, and how their text is read.
+_CHANGEABLE: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "brokerPermission": ("permission", int),
+    "enablePropertyFilter": ("property_filter", _truth),
+    "maxMessageSize": ("max_message_size", int),
+    "transactionCheckMax": ("transaction_check_max", int),
+    "transactionTimeOut": ("transaction_timeout", lambda text: int(text) / 1000),
+}
 
 # Tools read these, and have nothing better to say without them.
 _UNUSED: Final[dict[str, object]] = {

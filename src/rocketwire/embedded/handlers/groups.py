@@ -36,6 +36,7 @@ def handlers(broker: Broker) -> dict[int, Handler]:
         RequestCode.GET_PRODUCER_CONNECTION_LIST: handler.producers,
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: handler.groups_of_topic,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: handler.reset,
+        RequestCode.CLONE_GROUP_OFFSET: handler.clone,
         RequestCode.GET_ALL_CONSUMER_OFFSET: handler.all_offsets,
         RequestCode.GET_CONSUMER_RUNNING_INFO: handler.ask_client,
         RequestCode.CONSUME_MESSAGE_DIRECTLY: handler.consume_directly,
@@ -219,6 +220,15 @@ class GroupHandler:
             key = {"brokerName": broker.name, "queueId": queue_id, "topic": topic}
             table.append((key, offset))
         return Answer(body=(dumps({"offsetTable": table}, standard=False),))
+
+    def clone(self, call: Call) -> Answer:
+        """Put a group where another is. Apache copies nothing without a topic, and says no word."""
+        ext, offsets = call.ext, self._broker.offsets
+        source, target = text_field(ext, "srcGroup"), text_field(ext, "destGroup")
+        topic = text_field(ext, "topic")
+        for queue_id, offset in offsets.queues(source, topic).items():
+            offsets.put(target, topic, queue_id, offset)
+        return Answer()
 
     def _target(self, ext: dict[str, str], topic: str, queue_id: int) -> int:
         store = self._broker.store
