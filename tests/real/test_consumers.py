@@ -175,6 +175,31 @@ def test_operators_see_members_progress_retries_and_dead_letters(
         assert [m.text for m in reader.read(f"%DLQ%{group}")] == ["bad"]
 
 
+@pytest.mark.parametrize("ordered", [False, True], ids=["concurrent", "ordered"])
+def test_mqadmin_has_one_message_handled_directly(
+    cluster, topic, producer, ours, java, version, ordered
+):
+    group, verdict = unique("direct"), []
+
+    def handle(message: Any) -> None:
+        ours.seen.add("", message)
+        if verdict:
+            raise ValueError("no such order")
+
+    one = ours(group, topic, handler=handle, ordered=ordered)
+    sent = producer.send(Message(topic, "again"))
+    ours.seen.wait_for_bodies({"again"})
+    words = ["-t", topic] if not version.startswith("4.") else []
+    words += ["-i", sent.offset_message_id, "-g", group, "-d", one.consumer.client_id]
+    printed = java.mqadmin(cluster.name_server, "queryMsgById", *words)
+    assert "consumeResult=CR_SUCCESS" in printed, printed
+    verdict.append("fail")
+    printed = java.mqadmin(cluster.name_server, "queryMsgById", *words)
+    assert "consumeResult=CR_THROW_EXCEPTION" in printed, printed
+    assert "no such order" in printed
+    assert ours.seen.bodies() == ["again"] * 3
+
+
 def _known(reader: Reader, topic: str) -> bool:
     try:
         return bool(reader.queues(topic))

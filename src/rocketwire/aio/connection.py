@@ -16,10 +16,12 @@ import math
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Final, cast
 
 from rocketwire.aio.waiter import Call, Responder, SendWaiter, Waiter, finish_stored, refuse
 from rocketwire.core.effects import Flight, Oneway
+from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.errors import (
     ClientClosedError,
     ConnectFailedError,
@@ -378,7 +380,13 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 - the peer's request must not break our own
             _log.exception("request %d of %s could not be answered", command.code, self.address)
             answer = Command(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
-        if answer is None or command.is_oneway or self._transport is None:
+        if isinstance(answer, LaterAnswer):
+            answer.when_given(partial(self._send_answer, command))
+        elif answer is not None:
+            self._send_answer(command, answer)
+
+    def _send_answer(self, command: Command, answer: Command) -> None:
+        if command.is_oneway or self._transport is None:
             return
         answer.header = command.header
         self._write(answer.head(command.opaque, RESPONSE), answer.body)

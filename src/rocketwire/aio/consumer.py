@@ -14,6 +14,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from functools import partial
 from typing import Any, Final, Self, cast
 
 from rocketwire.aio.deliveries import AsyncReceivedDelivery
@@ -87,7 +88,7 @@ class AsyncConsumer(GroupClient):
         is_own = self._state == "new"
         workers = _Workers(lambda: self._work(handler), self._wake_all)
         try:
-            await self._run_workers(workers)
+            await self._run_workers(workers, handler)
         except KeyboardInterrupt:  # the second Ctrl-C, come so soon that it hit us and not the loop
             self._give_up_waiting()
             raise
@@ -98,12 +99,14 @@ class AsyncConsumer(GroupClient):
         if workers.error is not None:
             raise workers.error
 
-    async def _run_workers(self, workers: _Workers) -> None:
+    async def _run_workers(self, workers: _Workers, handler: Handler) -> None:
         try:
             if not self._stop_wanted:
                 await self.join()
                 self._stopped.clear()
                 workers.start(self._config.workers)
+                if self._group is not None:
+                    self._group.call_handler = partial(self._call_directly, handler, workers)
             while not self._is_ending and self._session is not None and workers.error is None:
                 await self._stopped.wait()
         except asyncio.CancelledError:
@@ -121,7 +124,32 @@ class AsyncConsumer(GroupClient):
             raise
         finally:
             self._has_stopped()
+            if self._group is not None:
+                self._group.call_handler = None
             await workers.end()
+
+    def _call_directly(
+        self,
+        handler: Handler,
+        workers: _Workers,
+        message: StoredMessage,
+        done: Callable[[object], None],
+    ) -> None:
+        """Handle a message beside the ordinary order, because an operator wants it."""
+        given: Any = [message] if self._config.batch > 1 else message
+
+        async def call() -> None:
+            outcome: object = Failure(RuntimeError("the consumer was stopped meanwhile"))
+            try:
+                result = handler(given)
+                outcome = await result if isinstance(result, Awaitable) else result
+                self._reply(replies_in(outcome, given))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the operator is told
+                outcome = Failure(error)
+            finally:
+                done(outcome)
+
+        workers.add(call())
 
     async def _work(self, handler: Handler) -> None:  # noqa: C901 - a call costs each message
         workload, tracer = self._workload, self._tracer
@@ -309,6 +337,12 @@ class _Workers:
             task = asyncio.create_task(self._work())
             self._tasks.add(task)
             task.add_done_callback(self._ended)
+
+    def add(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something once beside them; it is ended with them."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from rocketwire.core.effects import Invoke, Oneway
+from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.results import result_later
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from rocketwire.aio.connection import Connection
     from rocketwire.aio.driver import Driver, Run
 
-#: Answers a request of the peer; None leaves it unanswered.
-Responder: TypeAlias = Callable[[Command], Command | None]
+#: Answers a request of the peer, at once or later; None leaves it unanswered.
+Responder: TypeAlias = Callable[[Command], Command | LaterAnswer | None]
 #: What answers the requests of the peer at an address.
 ResponderOf: TypeAlias = Callable[[str], Responder]
 Call: TypeAlias = Invoke | Oneway

@@ -233,6 +233,7 @@ class Consumer:
         member = self._member
         if member is None:
             return None
+        member.offer(handler)
         threads = [
             threading.Thread(
                 target=self._work,

@@ -1,7 +1,7 @@
 """The membership of a blocking consumer, and the threads that handle its messages.
 
-The membership lives on an event loop, as the asyncio consumer's does. Handler threads take messages straight from the workload
-and settle them there; only what failed goes through the loop.
+The membership lives on an event loop, as the asyncio consumer's does. Handler threads take messages
+straight from the workload and settle them there; only what failed goes through the loop.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from rocketwire.core.group.workload import Work, Workload
 from rocketwire.core.reading.pull import TagFilter
 from rocketwire.stored_message import Reply, StoredMessage
 from rocketwire.sync.deliveries import ReceivedDelivery
+from rocketwire.sync.direct_calls import DirectCalls
 
 
 class Member(GroupClient):
@@ -185,6 +186,14 @@ class Member(GroupClient):
     def ended(self) -> None:
         """``run`` or an iteration is over; a later one may begin."""
         self._has_stopped()
+        if self._group is not None:
+            self._group.call_handler = None
+
+    def offer(self, handler: Handler) -> None:
+        """Let operators have single messages handled by this handler, too. From any thread."""
+        if self._group is not None:
+            calls = DirectCalls(handler, self._loop, self._reply, is_batch=self._config.batch > 1)
+            self._group.call_handler = calls.call
 
     def tell_of_waiting(self) -> None:
         """Say what leaving waits for."""

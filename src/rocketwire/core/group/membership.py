@@ -25,12 +25,17 @@ from rocketwire.core.reading.pull import ALL, TagFilter
 from rocketwire.core.wake_up import WakeUp
 from rocketwire.hooks import HookSet
 from rocketwire.message import MessageQueue
+from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.headers import ConsumerData, Subscription
 
 log = logging.getLogger("rocketwire.consumer")
 
 #: Runs an operation beside all others.
 Start: TypeAlias = Callable[[Op[None]], object]
+
+
+#: Calls the handler with a message, and with what came of it a function, on the membership's thread.
+CallHandler: TypeAlias = Callable[[StoredMessage, Callable[[object], None]], None]
 
 
 class LocalOffsets(Protocol):
@@ -101,6 +106,8 @@ class Group:
         #: Set by the shell: for control traffic, and for pulls, which have connections of their own.
         self.start: Start = _not_started
         self.start_pulling: Start = _not_started
+        #: Has a message handled beside the ordinary order; None while no handler runs.
+        self.call_handler: CallHandler | None = None
         self.is_leaving = False
 
     def make_wake_up(self) -> WakeUp:

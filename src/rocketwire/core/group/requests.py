@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rocketwire.core.group.direct import handle_directly
 from rocketwire.core.group.membership import Group, log
 from rocketwire.core.group.process_queue import ProcessQueue
 from rocketwire.core.group.pull_loop import go_on_at
+from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.naming import without_namespace
 from rocketwire.message import MessageQueue
 from rocketwire.wire.broker_requests import decode_group_changed, decode_reset_offsets
@@ -17,7 +19,7 @@ from rocketwire.wire.command import Command
 from rocketwire.wire.lenient_json import Pairs, dumps
 
 
-def answer(group: Group, command: Command) -> Command | None:
+def answer(group: Group, command: Command) -> Command | LaterAnswer | None:
     """The answer to a broker's request, or None where it wants none."""
     handler = _HANDLERS.get(command.code)
     if handler is None:
@@ -105,23 +107,14 @@ def _queue_info(group: Group, held: ProcessQueue, position: int) -> dict[str, An
     }
 
 
-def _consume_directly(group: Group, command: Command) -> Command:
-    """An operator wants one message handled here and now. Handlers have their own order."""
-    return Command(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-        remark=f"members of {group.name} written in Python handle no single message on demand: "
-        "send it again, or reset the group's offset",
-    )
-
-
 def _displayed(group: Group, queue: MessageQueue) -> MessageQueue:
     return queue._replace(topic=without_namespace(queue.topic, group.config.namespace))
 
 
-_HANDLERS: dict[int, Callable[[Group, Command], Command | None]] = {
+_HANDLERS: dict[int, Callable[[Group, Command], Command | LaterAnswer | None]] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: _group_changed,
     RequestCode.RESET_CONSUMER_CLIENT_OFFSET: _reset_offsets,
     RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: _status,
     RequestCode.GET_CONSUMER_RUNNING_INFO: _running_info,
-    RequestCode.CONSUME_MESSAGE_DIRECTLY: _consume_directly,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: handle_directly,
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.core.group.group_world import GROUP, GroupWorld
 
 from rocketwire.core.group.requests import answer
 from rocketwire.core.group.view import assignment, lag, stats
+from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.client_bodies import queue_json
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -66,15 +68,23 @@ def test_a_member_tells_what_it_does():
 
 def test_questions_that_make_no_sense_are_refused():
     _, member = running()
-    stranger = answer(member.group, Command(307, {"consumerGroup": "other"}))
-    directly = answer(member.group, Command(309, {"consumerGroup": GROUP}))
-    unknown = answer(member.group, Command(4711))
-    assert stranger is not None
-    assert stranger.code == ResponseCode.SYSTEM_ERROR
-    for refusal in (directly, unknown):
-        assert refusal is not None
-        assert refusal.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    for code, group in ((307, "other"), (309, "other"), (309, GROUP)):
+        refusal = answer(member.group, Command(code, {"consumerGroup": group}))
+        assert isinstance(refusal, Command)
+        assert refusal.code == ResponseCode.SYSTEM_ERROR
         assert refusal.remark
+    unknown = answer(member.group, Command(4711))
+    assert isinstance(unknown, Command)
+    assert unknown.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert unknown.remark
+
+
+def test_what_is_no_message_is_never_handled_directly():
+    _, member = running()
+    member.group.call_handler = lambda *_: pytest.fail("nothing was to be handled")
+    for body in (b"", b"\0" * 7, b"\0\0\0\x60" + b"x" * 92):
+        with pytest.raises(RemoteProtocolError):
+            answer(member.group, Command(309, {"consumerGroup": GROUP}, body))
 
 
 def test_a_consumer_shows_its_queues_its_lag_and_its_numbers():
