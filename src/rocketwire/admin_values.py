@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from rocketwire.message import MessageQueue
+from rocketwire.stored_message import StoredMessage
 
 #: ``normal`` is what applications made; retry and dead-letter topics belong to a consumer group.
 TopicKind: TypeAlias = Literal["normal", "retry", "dead letter", "system"]
@@ -184,3 +185,50 @@ class Broker:
     def master(self) -> str | None:
         """The address of the master, if there is one now."""
         return self.addresses.get(0)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a consumer group has given up.
+
+    ``message`` is the dead letter as it lies in its topic; ``original_topic`` and ``original_id``
+    are those of the message that was sent, ``original_queue`` is its place as long as brokers keep
+    it. ``attempts`` counts the calls of handlers. ``last_error`` is None where another client, or
+    one that may not send, gave it up.
+    """
+
+    group: str
+    message: StoredMessage
+    original_topic: str
+    original_id: str
+    attempts: int
+    last_error: str | None = None
+    original_queue: MessageQueue | None = None
+    original_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """A dead letter that was sent again: where the copy is.
+
+    ``is_new`` is False where an earlier call had sent it already, and this one sent nothing.
+    """
+
+    dead_letter: DeadLetter
+    is_new: bool
+    queue: MessageQueue
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """Dead letters of one queue that are shown no more: from one offset up to another."""
+
+    queue: MessageQueue
+    first: int
+    end: int
+
+    @property
+    def messages(self) -> int:
+        """How many they are."""
+        return max(0, self.end - self.first)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.conformance.admins import ADMINS
 from tests.conformance.members import MEMBERS, eventually, unique_group
+from tests.embedded.wire_client import WireClient
 
-from rocketwire import Message, Producer, Reader, Retry, TopicNotFoundError
+from rocketwire import (
+    BrokerError,
+    ClientClosedError,
+    ConfigError,
+    Consumer,
+    GroupNotFoundError,
+    InvalidMessageError,
+    Message,
+    PermissionDeniedError,
+    Producer,
+    Reader,
+    Retry,
+    TopicNotFoundError,
+)
+from rocketwire.embedded import EmbeddedCluster
+from rocketwire.wire.codes import RequestCode
+from rocketwire.wire.headers import create_topic
 from rocketwire.wire.lazy_message import broker_property
 
 
@@ -106,3 +125,204 @@ def test_an_exact_retry_comes_to_the_second(target, producer, member):
     if not target.is_4x:  # which has no timed messages, and takes the step
         assert 1.9 <= second - first < 4.5
     assert third - second < 4.5
+
+
+# -- looking at them, and sending them again ---------------------------------------------------
+
+
+@pytest.fixture(params=list(ADMINS))
+def admin(request: pytest.FixtureRequest, target: Any) -> Iterator[Any]:
+    one = ADMINS[request.param](target.name_server).start()
+    yield one
+    one.close()
+
+
+def fail(message: Any) -> None:
+    raise LookupError(f"no such order: {message.text}")
+
+
+def kill_messages(target: Any, topic: str, group: str, count: int, **options: Any) -> None:
+    """Have a group give up so many messages."""
+    with Consumer(
+        target.name_server, group=group, start="earliest", max_attempts=1, **options
+    ) as consumer:
+        consumer.subscribe(topic).join()
+        thread = threading.Thread(target=consumer.run, args=(fail,))
+        thread.start()
+        eventually(lambda: consumer.stats().dead_lettered >= count)
+        consumer.stop()
+        thread.join(60)
+
+
+def listed(admin: Any, group: str, count: int, **how: Any) -> list[Any]:
+    """The dead letters, once so many can be read: queues follow the log."""
+    found: list[Any] = []
+
+    def look() -> bool:
+        found[:] = admin.dead_letters(group, **how)
+        return len(found) >= count
+
+    eventually(look)
+    return list(found)
+
+
+def receive_all(target: Any, group: str, topic: str, count: int) -> list[Any]:
+    seen: list[Any] = []
+    member = MEMBERS["blocking"](
+        target.name_server, group, topic, handler=seen.append, start="earliest"
+    ).start()
+    try:
+        eventually(lambda: len(seen) >= count)
+        time.sleep(0.3)
+    finally:
+        member.stop()
+    return seen
+
+
+def test_a_lost_order_is_found_explained_and_sent_back_to_its_group_only(target, producer, admin):
+    topic, group, other = target.topic(queues=1), unique_group(), unique_group()
+    sent = producer.send(Message(topic, "42", keys="order-42", properties={"own": "1"}))
+    kill_messages(target, topic, group, 1)
+    (letter,) = listed(admin, group, 1)
+    assert (letter.original_topic, letter.original_id) == (topic, sent.message_id)
+    assert (letter.original_queue, letter.original_offset) == (sent.queue, sent.offset)
+    assert letter.attempts == 1
+    assert letter.last_error.startswith("LookupError: no such order: 42 (test_dead_letters.py")
+    assert (letter.message.text, letter.group) == ("42", group)
+
+    done = admin.redrive(letter)
+    assert (done.is_new, done.queue.topic) == (True, f"%RETRY%{group}")
+    again = admin.redrive(letter)
+    assert (again.is_new, again.queue, again.offset) == (False, done.queue, done.offset)
+
+    (back,) = receive_all(target, group, topic, 1)
+    assert (back.text, back.topic, back.keys) == ("42", topic, "order-42")
+    assert (back.message_id, back.properties) == (sent.message_id, {"own": "1"})
+    assert back.reconsume_times == 0
+    assert [m.queue.topic for m in receive_all(target, other, topic, 1)] == [topic]
+
+
+def test_a_second_death_is_told_apart_from_the_first(target, producer, admin):
+    topic, group = target.topic(queues=1), unique_group()
+    producer.send(Message(topic, "42"))
+    kill_messages(target, topic, group, 1)
+    (first,) = listed(admin, group, 1)
+    assert admin.redrive(first).is_new
+    kill_messages(target, topic, group, 1)
+    _, second = listed(admin, group, 2)
+    assert second.original_id == first.original_id
+    assert second.original_topic == topic
+    assert second.attempts == 1
+    assert not admin.redrive(first).is_new
+    assert admin.redrive(second).is_new
+    assert not admin.redrive(second).is_new
+
+
+def test_a_dead_letter_may_go_to_another_topic(target, producer, admin):
+    topic, group, into = target.topic(queues=1), unique_group(), target.topic(queues=4)
+    sent = producer.send(Message(topic, "x" * 5000, sharding_key="k", tags="t"))
+    kill_messages(target, topic, group, 1)
+    (letter,) = listed(admin, group, 1)
+    done = admin.redrive(letter, to=into)
+    assert done.is_new
+    assert not admin.redrive(letter, to=into).is_new
+    assert done.queue == producer.send(Message(into, "next", sharding_key="k")).queue
+    with Reader(target.name_server) as reader:
+        found = [m for m in reader.read(into) if m.text != "next"]
+    assert [(m.text, m.tags, m.message_id) for m in found] == [("x" * 5000, "t", sent.message_id)]
+    with pytest.raises(TopicNotFoundError, match="topic create"):
+        admin.redrive(letter, to="no-such-topic")
+
+
+def test_purging_hides_what_is_there_and_deletes_nothing(target, producer, admin):
+    topic, group = target.topic(queues=1), unique_group()
+    for number in range(3):
+        producer.send(Message(topic, f"{number}"))
+    kill_messages(target, topic, group, 3)
+    assert len(listed(admin, group, 3)) == 3
+    planned = admin.purge_dead_letters(group, dry_run=True)
+    assert sum(p.messages for p in planned) == 3
+    assert len(listed(admin, group, 3)) == 3
+    assert admin.purge_dead_letters(group) == planned
+    assert listed(admin, group, 0) == []
+    assert sum(p.messages for p in admin.purge_dead_letters(group)) == 0
+    assert len(listed(admin, group, 3, purged=True)) == 3
+    producer.send(Message(topic, "new"))
+    kill_messages(target, topic, group, 1)
+    assert [letter.message.text for letter in listed(admin, group, 1)] == ["new"]
+    assert listed(admin, group, 0, since=time.time() + 60) == []
+
+
+def test_an_ordered_group_at_work_is_told_of_and_nothing_is_lost(target, producer, admin):
+    topic, group = target.topic(queues=1), unique_group()
+    producer.send(Message(topic, "42"))
+    kill_messages(target, topic, group, 1, ordered=True)
+    (letter,) = listed(admin, group, 1)
+    one = MEMBERS["blocking"](
+        target.name_server, group, topic, start="earliest", ordered=True
+    ).start()
+    try:
+        eventually(lambda: bool(one.assignment()))
+        if target.is_4x:
+            assert admin.redrive(letter).is_new
+        else:
+            with pytest.raises(BrokerError, match="straight back"):
+                admin.redrive(letter)
+            assert admin.redrive(letter, to=topic).is_new
+        assert len(listed(admin, group, 1)) == 1
+        eventually(lambda: "42" in one.seen.bodies())
+    finally:
+        one.stop()
+
+
+def test_what_is_no_group_no_letter_or_no_client_is_told(target, admin):
+    with pytest.raises(GroupNotFoundError, match="nobody-knows is not known"):
+        list(admin.dead_letters("nobody-knows"))
+    with pytest.raises(GroupNotFoundError):
+        admin.purge_dead_letters("nobody-knows")
+    with pytest.raises(ConfigError, match="group"):
+        list(admin.dead_letters("a b"))
+    with pytest.raises(InvalidMessageError, match="give a DeadLetter"):
+        admin.redrive("order-42")
+    admin.shutdown()
+    with pytest.raises(ClientClosedError):
+        list(admin.dead_letters("any"))
+
+
+def test_a_group_that_gave_nothing_up_has_no_dead_letters(target, admin, member):
+    topic, group = target.topic(queues=1), unique_group()
+    member(group, topic)
+
+    def known() -> bool:
+        try:
+            return list(admin.dead_letters(group)) == []
+        except GroupNotFoundError:  # the name server hears of the retry topic a little later
+            return False
+
+    eventually(known)
+
+
+@pytest.mark.parametrize("shell", list(ADMINS))
+def test_letters_that_nobody_may_read_come_with_the_command_that_opens_them(shell):
+    with EmbeddedCluster(brokers=1) as cluster:
+        cluster.create_topic("t", 1)
+        with Producer(cluster.name_server) as producer:
+            producer.send(Message("t", "42"))
+        kill_messages(cluster, "t", "shut", 1)
+        close_topic(cluster, "%DLQ%shut")
+        admin = ADMINS[shell](cluster.name_server).start()
+        try:
+            with pytest.raises(PermissionDeniedError) as caught:
+                list(admin.dead_letters("shut"))
+            assert "rocketwire topic create '%DLQ%shut' --queues 1" in str(caught.value)
+            admin.create_topic("%DLQ%shut", 1, brokers=["broker-a"])
+            assert [letter.message.text for letter in listed(admin, "shut", 1)] == ["42"]
+        finally:
+            admin.close()
+
+
+def close_topic(cluster: Any, topic: str) -> None:
+    """Make a topic write-only, as some brokers make those of dead letters."""
+    fields = create_topic(topic, read_queues=1, write_queues=1, permission=2)
+    with WireClient(cluster.brokers[0].address) as client:
+        assert client.call(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0

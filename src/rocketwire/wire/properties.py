@@ -65,9 +65,10 @@ class Property:
     DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
     DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 
-    # Ours: why a consumer gave a message up, and which dead letter a message is the copy of.
+    # Ours: why a consumer gave a message up, and of which dead letter or message one is the copy.
     ERROR: Final = "ROCKETWIRE_ERROR"
     DEAD_LETTER: Final = "ROCKETWIRE_DEAD_LETTER"
+    REPLAYED: Final = "ROCKETWIRE_REPLAYED"
 
     # Added by brokers, or by a client that pulls.
     MIN_OFFSET: Final = "MIN_OFFSET"

@@ -98,7 +98,7 @@ def test_reserved_names_are_those_that_java_refuses_and_our_own():
     assert {"KEYS", "TAGS", "WAIT", "DELAY", "UNIQ_KEY", "1ST_POP_TIME", "__CRC32#"} <= RESERVED
     assert not RESERVED & {"__SHARDINGKEY", "__transactionId__", "INNER_NUM", "TRACE_CONTEXT"}
     ours = {name for name in RESERVED if name.startswith("ROCKETWIRE_")}
-    assert ours == {Property.ERROR, Property.DEAD_LETTER}
+    assert ours == {Property.ERROR, Property.DEAD_LETTER, Property.REPLAYED}
     assert len(RESERVED - ours) == 51
     assert RESERVED < SYSTEM
 

@@ -19,7 +19,7 @@ from rocketwire.core.naming import RETRY_PREFIX
 from rocketwire.errors import BrokerError, ConnectFailedError, InvalidMessageError
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire import headers
-from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
+from rocketwire.wire.codes import STORED, RequestCode, ResponseCode, error_for
 from rocketwire.wire.message_copy import MessageCopy, copy_of
 from rocketwire.wire.properties import (
     MAX_PROPERTIES_BYTES,
@@ -39,15 +39,6 @@ GROWING: Final = 0
 DEAD: Final = -1
 #: Why a message was given up that no error came of.
 RETURNED: Final = "the handler returned Retry"
-#: Answers of a broker that has stored a message, more or less safely.
-STORED: Final = frozenset(
-    {
-        ResponseCode.SUCCESS,
-        ResponseCode.FLUSH_DISK_TIMEOUT,
-        ResponseCode.FLUSH_SLAVE_TIMEOUT,
-        ResponseCode.SLAVE_NOT_AVAILABLE,
-    }
-)
 #: Brokers from this version on (5.0) have timed messages.
 _TIMED_FROM: Final = 413
 #: Their timers go by whole seconds, rounded down.
