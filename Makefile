@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 # The oldest PySpark that is served; the newest is the one that everything else runs on.
 OLDEST_PYSPARK ?= 4.0.1
 
-.PHONY: help setup demo test test-full compatibility check format bench docs clean
+.PHONY: help setup demo test test-full compatibility check format options bench docs clean
 
 help:
 	@echo "make demo    set everything up and run the whole story on an embedded cluster"
@@ -53,6 +53,10 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix src tests bench tools
 	$(BIN)/ruff format src tests bench tools
+
+# The types of all settings, from the tables of settings; a test compares.
+options: $(STAMP)
+	$(BIN)/python tools/gen_options.py
 
 bench: $(STAMP)
 	@$(BIN)/python -m bench $(BENCH_ARGS)

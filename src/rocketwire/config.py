@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
@@ -170,12 +170,23 @@ def _hooks(value: object) -> tuple[object, ...]:
     return tuple(value)
 
 
+def _layers(value: object) -> tuple[Callable[..., Any], ...]:
+    layers = () if value is None else _hooks(value)
+    for layer in layers:
+        if isinstance(layer, type):
+            raise ConfigError(f"{layer.__name__} is a class: give an object of it, or a function")
+        if not callable(layer):
+            raise ConfigError(f"{layer!r} can't be called: give functions (message, call_next)")
+    return cast("tuple[Callable[..., Any], ...]", layers)
+
+
 def _choice(*allowed: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in allowed:
             raise ConfigError(f"{value!r} is none of {', '.join(allowed)}")
         return str(value)
 
+    parse.choices = allowed  # type: ignore[attr-defined]  # for the types of options
     return parse
 
 
@@ -195,7 +206,8 @@ def option(default: Any, parse: Callable[[Any], Any], text: str, **more: Any) ->
     """A field with its parser and the words for the reference page.
 
     ``trusted=True`` marks what can read, replace or reveal something: paths, keys, encryption. Such
-    settings are taken only from where the user put them, see ``needs_trust``.
+    settings are taken only from where the user put them, see ``needs_trust``. ``accepts`` is the
+    type of what may be given, where the parser does not tell (``tools/gen_options.py``).
     """
     return field(default=default, metadata={"parse": parse, "help": text, **more})
 
@@ -288,7 +300,12 @@ class ProducerConfig(ClientConfig):
     max_in_flight: int = option(10_000, whole, "messages submitted and not answered yet")
     max_in_flight_bytes: int = option(64 * MIB, size, "their bodies together")
     auto_batch: AutoBatch | None = option(None, _auto_batch, "send submitted messages in batches")
-    selector: Any = option(None, _same, "the default strategy: a selector, or its name")
+    selector: Any = option(
+        None,
+        _same,
+        "the default strategy: a selector, or its name",
+        accepts="Selector | str | None",
+    )
     trace: str | None = option(None, _trace, "send message traces (True, or a trace topic)")
     status: str | None = option(
         None, text_or_none, "a file in which a running producer shows its health", trusted=True
@@ -300,6 +317,9 @@ class ProducerConfig(ClientConfig):
         trusted=True,
     )
     shutdown_timeout: float = option(10.0, seconds, "how long shutdown waits for what is in flight")
+    middleware: tuple[Callable[..., Any], ...] = option(
+        (), _layers, "functions (message, call_next) that surround each send"
+    )
 
     def __post_init__(self) -> None:
         super(ProducerConfig, self).__post_init__()

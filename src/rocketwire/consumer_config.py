@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from rocketwire.config import (
     ClientConfig,
+    _layers,
     _same,
     _trace,
     check_group,
@@ -85,7 +87,10 @@ class ConsumerConfig(ClientConfig):
     )
     retry_pause: float = option(1.0, seconds, "how long an ordered queue rests after a failure")
     allocation: Any = option(
-        "average", _same, "how queues are split: average, average-by-circle, consistent-hash"
+        "average",
+        _same,
+        "how queues are split: average, average-by-circle, consistent-hash",
+        accepts='Allocation | Literal["average", "average-by-circle", "consistent-hash"]',
     )
     pull_batch: int = option(32, whole, "messages asked for in one pull; brokers give 32 at most")
     pull_wait: float = option(15.0, seconds, "how long a broker may hold a pull that finds nothing")
@@ -107,6 +112,9 @@ class ConsumerConfig(ClientConfig):
         None, text_or_none, "where broadcasting keeps its offsets", trusted=True
     )
     trace: str | None = option(None, _trace, "send message traces (True, or a trace topic)")
+    middleware: tuple[Callable[..., Any], ...] = option(
+        (), _layers, "functions (message, call_next) that surround each call of the handler"
+    )
 
     def __post_init__(self) -> None:
         super(ConsumerConfig, self).__post_init__()

@@ -182,19 +182,24 @@ class FaultPolicy:
         return cls(mode="off")
 
     @classmethod
-    def named(cls, name: str) -> FaultPolicy:
-        """The policy of a name, for settings that are text.
-
-        Args:
-            name: ``default``, ``java4``, ``java5``, ``java5-detector`` or ``off``.
-        """
-        known: dict[str, Callable[[], FaultPolicy]] = {
+    def by_name(cls) -> dict[str, Callable[[], FaultPolicy]]:
+        """What makes the policy of each name."""
+        return {
             "default": cls,
             "java4": cls.java4,
             "java5": cls.java5,
             "java5-detector": lambda: cls.java5(detector=True),
             "off": cls.off,
         }
+
+    @classmethod
+    def named(cls, name: str) -> FaultPolicy:
+        """The policy of a name, for settings that are text.
+
+        Args:
+            name: ``default``, ``java4``, ``java5``, ``java5-detector`` or ``off``.
+        """
+        known = cls.by_name()
         plain = str(name).strip().lower()
         # Words of earlier versions for the default.
         make = known.get("default" if plain in {"on", "adaptive"} else plain)

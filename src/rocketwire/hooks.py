@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.stored_message import StoredMessage
@@ -173,14 +173,24 @@ class AfterAttempt(Protocol):
 
 
 @runtime_checkable
-class BrokerWatcher(Protocol):
-    """Called when the fault table isolates a broker or takes it back."""
+class BrokerIsolated(Protocol):
+    """Called when the fault table isolates a broker."""
 
     def broker_isolated(self, event: BrokerEvent) -> None:
         """A broker is avoided from now on."""
 
+
+@runtime_checkable
+class BrokerReturned(Protocol):
+    """Called when the fault table takes a broker back."""
+
     def broker_returned(self, event: BrokerEvent) -> None:
         """A broker is used again."""
+
+
+@runtime_checkable
+class BrokerWatcher(BrokerIsolated, BrokerReturned, Protocol):
+    """Called when the fault table isolates a broker or takes it back."""
 
 
 @runtime_checkable
@@ -192,30 +202,24 @@ class RouteWatcher(Protocol):
 
 
 @runtime_checkable
-class RouteLearner(Protocol):
-    """Called when the queues of a topic are first known, and when they change."""
-
-    def route_learned(self, event: RouteEvent) -> None:
-        """The queues of a topic are these from now on."""
-
-
-@runtime_checkable
-class ProbeWatcher(Protocol):
-    """Called for every probe of a broker that is left out."""
-
-    def broker_probed(self, event: ProbeEvent) -> None:
-        """A probe is over."""
-
-
-@runtime_checkable
-class AssignmentWatcher(Protocol):
-    """Called when the queues of a group's member change."""
+class QueuesAssigned(Protocol):
+    """Called when a group's member gets queues."""
 
     def assigned(self, event: QueuesEvent) -> None:
         """Queues are ours from now on."""
 
+
+@runtime_checkable
+class QueuesRevoked(Protocol):
+    """Called when a group's member loses queues."""
+
     def revoked(self, event: QueuesEvent) -> None:
         """Queues are handled by others from now on."""
+
+
+@runtime_checkable
+class AssignmentWatcher(QueuesAssigned, QueuesRevoked, Protocol):
+    """Called when the queues of a group's member change."""
 
 
 @runtime_checkable
@@ -230,28 +234,73 @@ class RevocationWatcher(Protocol):
 
 
 @runtime_checkable
-class RetryWatcher(Protocol):
-    """Called when a handler failed."""
+class MessageRetried(Protocol):
+    """Called when a handler failed, and its message comes again."""
 
     def retried(self, event: RetryEvent) -> None:
         """The message comes again."""
+
+
+@runtime_checkable
+class MessageDeadLettered(Protocol):
+    """Called when a handler failed for the last time."""
 
     def dead_lettered(self, event: RetryEvent) -> None:
         """The message was given up."""
 
 
 @runtime_checkable
-class QueueWatcher(Protocol):
-    """Called when something holds a queue up."""
+class RetryWatcher(MessageRetried, MessageDeadLettered, Protocol):
+    """Called when a handler failed."""
+
+
+@runtime_checkable
+class QueuePaused(Protocol):
+    """Called when a queue is held up for lack of room."""
 
     def paused(self, event: QueueEvent) -> None:
         """Nothing more is pulled until handlers have caught up."""
 
+
+@runtime_checkable
+class OffsetMoved(Protocol):
+    """Called when a broker does not have an offset."""
+
     def offset_moved(self, event: QueueEvent) -> None:
         """The broker does not have the offset that was asked for, and went on elsewhere."""
 
+
+@runtime_checkable
+class HandlerOverdue(Protocol):
+    """Called when a handler hangs."""
+
     def handler_overdue(self, event: QueueEvent) -> None:
         """A handler has been at a message for longer than ``handler_timeout``."""
+
+
+@runtime_checkable
+class QueueWatcher(QueuePaused, OffsetMoved, HandlerOverdue, Protocol):
+    """Called when something holds a queue up."""
+
+
+#: An object with at least one of the methods above. A type checker refuses one that has none, or
+#: one whose method takes something else.
+Hook: TypeAlias = (
+    BeforeSend
+    | AfterSend
+    | AfterAttempt
+    | BrokerIsolated
+    | BrokerReturned
+    | RouteWatcher
+    | QueuesAssigned
+    | QueuesRevoked
+    | RevocationWatcher
+    | MessageRetried
+    | MessageDeadLettered
+    | QueuePaused
+    | OffsetMoved
+    | HandlerOverdue
+)
 
 
 class HookSet:

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict, TypeVar, Unpack, cast
 
 from rocketwire.errors import Attempt, InvalidMessageError
 
@@ -79,6 +79,21 @@ _FIELDS: Final = (
 )  # fmt: skip
 
 
+class MessageChanges(TypedDict, total=False):
+    """What ``Message.replace`` may change: the arguments of a message."""
+
+    topic: str
+    body: bytes | str
+    tags: str | None
+    keys: str | Iterable[str] | None
+    properties: Mapping[str, str] | None
+    sharding_key: str | int | None
+    delay_level: int
+    deliver_at: datetime | float | None
+    flag: int
+    wait_store_ok: bool
+
+
 class Message(_MessageFields, Frozen):
     """A message to be sent.
 
@@ -136,6 +151,19 @@ class Message(_MessageFields, Frozen):
         self.__class__ = cls  # the same slots, and from now on frozen
         return cast("Self", self)
 
+    if TYPE_CHECKING:  # what is written to the slots before it is frozen can only be read here
+
+        @property
+        def topic(self) -> str: ...  # type: ignore[override]  # noqa: D102
+        @property
+        def body(self) -> bytes: ...  # type: ignore[override]  # noqa: D102
+        @property
+        def tags(self) -> str | None: ...  # type: ignore[override]  # noqa: D102
+        @property
+        def keys(self) -> str | None: ...  # type: ignore[override]  # noqa: D102
+        @property
+        def sharding_key(self) -> str | None: ...  # type: ignore[override]  # noqa: D102
+
     @property
     def properties(self) -> Mapping[str, str]:
         """Any further text by name."""
@@ -185,10 +213,10 @@ class Message(_MessageFields, Frozen):
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_message, (dict(zip(_FIELDS, self._state(), strict=True)),)
 
-    def replace(self, **changes: Any) -> Message:
+    def replace(self, **changes: Unpack[MessageChanges]) -> Message:
         """A copy with some fields changed."""
-        fields = {name: getattr(self, name) for name in _FIELDS}
-        return Message(**(fields | changes))
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _FIELDS}
+        return Message(**{**fields, **changes})
 
 
 Message.__new__.__qualname__ = "Message"  # what an error about an unknown option begins with
@@ -383,12 +411,14 @@ class SendResult(Frozen):
         _set(result, "_read", read)
         return result
 
-    def __getattr__(self, name: str) -> Any:
-        """Python comes here for a slot that is not filled yet."""
-        read = self._read if name in _RESULT_FIELDS else None
-        if read is not None:
-            SendResult.__init__(self, **read())
-        return object.__getattribute__(self, name)
+    if not TYPE_CHECKING:  # to type checkers every name would be a field
+
+        def __getattr__(self, name: str) -> Any:
+            """Python comes here for a slot that is not filled yet."""
+            read = self._read if name in _RESULT_FIELDS else None
+            if read is not None:
+                SendResult.__init__(self, **read())
+            return object.__getattribute__(self, name)
 
     def _state(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _RESULT_FIELDS}

@@ -10,11 +10,13 @@ import dataclasses
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from rocketwire.config import ClientConfig, from_mapping
+from rocketwire.config import ClientConfig, ProducerConfig, from_mapping
+from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.instance import Instance
 from rocketwire.errors import ConfigError
+from rocketwire.middleware import installed
 from rocketwire.surroundings import make_client_id, surroundings
 
 _lock = threading.Lock()
@@ -49,6 +51,9 @@ def make_config(
         raise ConfigError(
             "name_servers is empty: give 'host:port' of a name server, or set NAMESRV_ADDR"
         )
+    if installed and isinstance(config, (ProducerConfig, ConsumerConfig)):
+        layers = (*installed, *config.middleware)
+        config = cast("C", dataclasses.replace(config, middleware=layers))
     return config
 
 

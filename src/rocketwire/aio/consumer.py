@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import deque
 from collections.abc import (
@@ -11,12 +10,14 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
+    Iterable,
     Mapping,
     Sequence,
 )
 from functools import partial
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, Unpack, cast, overload
 
+from rocketwire.aio.checking import is_coroutine_function
 from rocketwire.aio.deliveries import AsyncReceivedDelivery
 from rocketwire.aio.group_client import GroupClient
 from rocketwire.consumer_config import ConsumerConfig
@@ -32,18 +33,22 @@ from rocketwire.core.group.handling import (
 from rocketwire.core.group.replying import replies_in
 from rocketwire.core.group.workload import Work
 from rocketwire.errors import ConfigError
+from rocketwire.handler_types import Given, HandlerResult
 from rocketwire.registry import make_config
 from rocketwire.stored_message import StoredMessage
+from rocketwire.surrounded_handler import surround_async
+
+if TYPE_CHECKING:
+    from rocketwire.middleware import AsyncBatchMiddleware, AsyncConsumerMiddleware
+    from rocketwire.options import ConsumerOptions
 
 _log = logging.getLogger("rocketwire.consumer")
-
-Handler = Callable[[Any], Any]
 
 #: A task that never waits gives way to the loop after so long.
 _TURN: Final = 0.002
 
 
-class AsyncConsumer(GroupClient):
+class AsyncConsumer(GroupClient, Generic[Given]):
     """Reads as a member of a group, on an event loop. The twin of ``Consumer``.
 
     Subscribe, then ``await run(handler)``, or iterate with ``async for``. It belongs to the loop
@@ -53,9 +58,33 @@ class AsyncConsumer(GroupClient):
         name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
         group: the consumer group.
         config: further settings as a mapping; ``options`` are stronger.
+        batch: above 1, handlers and iterations get lists of up to so many messages.
+        middleware: functions ``(message, call_next)`` that surround each call of the handler.
         **options: the settings, see the reference of ``ConsumerConfig``.
     """
 
+    @overload
+    def __init__(
+        self: AsyncConsumer[StoredMessage],
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        group: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        batch: Literal[1] = 1,
+        middleware: Iterable[AsyncConsumerMiddleware] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: AsyncConsumer[list[StoredMessage]],
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        group: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        batch: int,
+        middleware: Iterable[AsyncBatchMiddleware] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
     def __init__(
         self,
         name_servers: str | Sequence[str] | None = None,
@@ -69,7 +98,9 @@ class AsyncConsumer(GroupClient):
 
     # -- handling ----------------------------------------------------------------------------
 
-    async def run(self, handler: Handler) -> None:
+    async def run(
+        self, handler: Callable[[Given], HandlerResult | Awaitable[HandlerResult]]
+    ) -> None:
         """Handle messages until ``stop()`` is called.
 
         Args:
@@ -86,9 +117,12 @@ class AsyncConsumer(GroupClient):
                 f"the handler is {handler!r}: give a function, or a coroutine function"
             )
         is_own = self._state == "new"
-        workers = _Workers(lambda: self._work(handler), self._wake_all)
+        call: Callable[[Any], Any] = handler
+        if self._config.middleware:
+            call = surround_async(self, self._config.middleware, handler)
+        workers = _Workers(lambda: self._work(call), self._wake_all)
         try:
-            await self._run_workers(workers, handler)
+            await self._run_workers(workers, call)
         except KeyboardInterrupt:  # the second Ctrl-C, come so soon that it hit us and not the loop
             self._give_up_waiting()
             raise
@@ -99,7 +133,7 @@ class AsyncConsumer(GroupClient):
         if workers.error is not None:
             raise workers.error
 
-    async def _run_workers(self, workers: _Workers, handler: Handler) -> None:
+    async def _run_workers(self, workers: _Workers, handler: Callable[[Any], Any]) -> None:
         try:
             if not self._stop_wanted:
                 await self.join()
@@ -130,7 +164,7 @@ class AsyncConsumer(GroupClient):
 
     def _call_directly(
         self,
-        handler: Handler,
+        handler: Callable[[Any], Any],
         workers: _Workers,
         message: StoredMessage,
         done: Callable[[object], None],
@@ -151,7 +185,7 @@ class AsyncConsumer(GroupClient):
 
         workers.add(call())
 
-    async def _work(self, handler: Handler) -> None:  # noqa: C901 - a call costs each message
+    async def _work(self, handler: Callable[[Any], Any]) -> None:  # noqa: C901 - a call costs each message
         workload, tracer = self._workload, self._tracer
         is_batch, is_coroutine = self._config.batch > 1, is_coroutine_function(handler)
         group, is_cancelled = self._config.group, cast("Any", asyncio.current_task()).cancelling
@@ -234,9 +268,14 @@ class AsyncConsumer(GroupClient):
         while self._waiters:
             self._wake()
 
-    def __aiter__(self) -> AsyncIterator[Any]:
+    def __aiter__(self) -> AsyncIterator[Given]:
         """Messages one by one (lists, where ``batch`` is above 1). Going on acknowledges."""
-        return _Iteration(self)
+        messages = cast("AsyncIterator[Given]", _Iteration(self))
+        if not self._config.middleware:
+            return messages
+        from rocketwire.aio.surrounded_iteration import SurroundedIteration
+
+        return SurroundedIteration(self, self._config.middleware, messages)
 
     def deliveries(self) -> AsyncIterator[AsyncReceivedDelivery]:
         """Messages one by one, each to be acknowledged by hand, in any order.
@@ -264,7 +303,7 @@ class AsyncConsumer(GroupClient):
 class _Iteration:
     """One ``async for``. What it leaves unacknowledged is handed out again."""
 
-    def __init__(self, consumer: AsyncConsumer) -> None:
+    def __init__(self, consumer: AsyncConsumer[Any]) -> None:
         self._consumer = consumer
         self._in_hand: Work | None = None
 
@@ -299,7 +338,7 @@ class _Iteration:
 class _Deliveries:
     """One ``async for`` over messages that are acknowledged by hand."""
 
-    def __init__(self, consumer: AsyncConsumer) -> None:
+    def __init__(self, consumer: AsyncConsumer[Any]) -> None:
         self._consumer = consumer
 
     def __aiter__(self) -> Self:
@@ -363,9 +402,3 @@ class _Workers:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def is_coroutine_function(handler: Handler) -> bool:
-    """Whether calling it gives something to await."""
-    call = getattr(handler, "__call__", None)  # noqa: B004 - an object may have a coroutine method
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

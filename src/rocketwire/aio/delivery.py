@@ -89,6 +89,10 @@ class Delivery:
             in_callback.reset(token)
 
 
+#: As ``rocketwire`` exports it, beside the blocking one.
+AsyncDelivery = Delivery
+
+
 class SingleDelivery(SendWaiter, Delivery):
     """A message that travels alone, or a batch that was made by the caller."""
 

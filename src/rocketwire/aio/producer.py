@@ -9,7 +9,7 @@ import weakref
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from rocketwire.aio.checking import (
     Checker,
@@ -23,6 +23,7 @@ from rocketwire.aio.delivery import Delivery
 from rocketwire.aio.driver import Awaited
 from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.aio.submit import BatchSubmitter, Messages, SingleSubmitter
+from rocketwire.aio.surround import surround
 from rocketwire.aio.transaction import AsyncTransaction
 from rocketwire.aio.waiter import SendWaiter
 from rocketwire.config import ProducerConfig
@@ -45,6 +46,10 @@ from rocketwire.message import Message, MessageQueue, SendResult, TransactionSta
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
 from rocketwire.stored_message import StoredMessage
+
+if TYPE_CHECKING:
+    from rocketwire.middleware import AsyncProducerMiddleware
+    from rocketwire.options import ProducerOptions
 
 _log = logging.getLogger("rocketwire.producer")
 
@@ -91,6 +96,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         checker: answers brokers that ask what became of a transaction: a function, or a coroutine
             function, of the stored message that returns a ``TransactionState``, a bool (True
             commits) or None (not known yet).
+        middleware: functions ``(message, call_next)`` that surround each send, the first outermost.
         **options: the settings, see the reference of ``ProducerConfig``.
     """
 
@@ -103,11 +109,15 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         group: str | None = None,
         config: Mapping[str, Any] | None = None,
         checker: Checker | None = None,
-        **options: Any,
+        middleware: Iterable[AsyncProducerMiddleware] | None = None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(make_config(ProducerConfig, name_servers, group, config, options))
+        given = options if middleware is None else {**options, "middleware": middleware}
+        super().__init__(make_config(ProducerConfig, name_servers, group, config, given))
         self._checker = checker
         check_checker(checker, background=self._config.background)
+        if self._config.middleware:
+            surround(self, self._config.middleware)
 
     def _opened(self) -> None:
         config, instance = self._config, self._instance
@@ -287,9 +297,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
         self._burst += 1
-        if (
-            self._burst >= self._submitter.burst
-        ):  # before anything is handed over: this may be cancelled
+        if self._burst >= self._submitter.burst:  # now, because this may be cancelled
             await self._take_turns()
         delivery = self._submitter.submit(message, queue, selector, argument, timeout)
         if delivery is None:

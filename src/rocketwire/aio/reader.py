@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rocketwire.aio.client import AsyncClient
 from rocketwire.config import ReaderConfig
@@ -26,6 +26,9 @@ from rocketwire.errors import InvalidMessageError
 from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.registry import make_config
 from rocketwire.stored_message import StoredMessage
+
+if TYPE_CHECKING:
+    from rocketwire.options import ReaderOptions
 
 _IDLE_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
@@ -52,7 +55,7 @@ class AsyncReader(AsyncClient[ReaderConfig]):
         *,
         group: str | None = None,
         config: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[ReaderOptions],
     ) -> None:
         super().__init__(make_config(ReaderConfig, name_servers, group, config, options))
 

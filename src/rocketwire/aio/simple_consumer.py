@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from rocketwire.aio.client import AsyncClient
 from rocketwire.core.group.receive import Receiver, become, receipt_of
@@ -20,6 +20,9 @@ from rocketwire.simple_consumer_config import (
 )
 from rocketwire.wire.client_bodies import Subscription
 from rocketwire.wire.pop import Receipt
+
+if TYPE_CHECKING:
+    from rocketwire.options import SimpleConsumerOptions, Start
 
 
 class AsyncReceivedMessage(StoredMessage):
@@ -96,13 +99,12 @@ class AsyncSimpleConsumer(AsyncClient[SimpleConsumerConfig]):
         name_servers: str | Sequence[str] | None = None,
         *,
         group: str | None = None,
-        start: Any = None,
+        start: Start | None = None,
         config: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[SimpleConsumerOptions],
     ) -> None:
-        if start is not None:
-            options["start"] = start
-        super().__init__(make_config(SimpleConsumerConfig, name_servers, group, config, options))
+        given: dict[str, Any] = {**options} if start is None else {**options, "start": start}
+        super().__init__(make_config(SimpleConsumerConfig, name_servers, group, config, given))
         self._subscriptions: list[Subscription] = []
 
     def subscribe(

@@ -14,34 +14,48 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
-from rocketwire.aio.consumer import Handler, is_coroutine_function
+from rocketwire.aio.checking import is_coroutine_function
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.control import stop_limit
 from rocketwire.core.group.deliveries import check_deliveries
 from rocketwire.core.group.pauses import Pauses
-from rocketwire.core.group.stats import ConsumerStats
 from rocketwire.core.reading.filters import message_filter
 from rocketwire.core.reading.pull import TagFilter
 from rocketwire.core.sending.validate import check_topic
 from rocketwire.errors import ClientClosedError, ConfigError
-from rocketwire.message import MessageQueue
+from rocketwire.handler_types import Given, HandlerResult
+from rocketwire.middleware import check_blocking
 from rocketwire.registry import make_config
+from rocketwire.stored_message import StoredMessage
+from rocketwire.sync.consumer_control import ConsumerControl
 from rocketwire.sync.deliveries import ReceivedDelivery
 from rocketwire.sync.loop_thread import LoopThread
 from rocketwire.sync.member import Member
 
+if TYPE_CHECKING:
+    from rocketwire.middleware import BatchMiddleware, ConsumerMiddleware
+    from rocketwire.options import ConsumerOptions
+
 T = TypeVar("T")
-_live: weakref.WeakSet[Consumer] = weakref.WeakSet()
+_live: weakref.WeakSet[Consumer[Any]] = weakref.WeakSet()
 #: What a forked child inherited and must not touch: the parent still uses it.
 _left_behind: list[object] = []
 
 
-class Consumer:
+class Consumer(ConsumerControl, Generic[Given]):
     """Reads as a member of a group. A context manager.
 
     Subscribe, then ``run(handler)``, or iterate with ``for``. Without ``with``, ``run`` starts it
@@ -53,9 +67,33 @@ class Consumer:
         name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
         group: the consumer group.
         config: further settings as a mapping; ``options`` are stronger.
+        batch: above 1, handlers and iterations get lists of up to so many messages.
+        middleware: functions ``(message, call_next)`` that surround each call of the handler.
         **options: the settings, see the reference of ``ConsumerConfig``.
     """
 
+    @overload
+    def __init__(
+        self: Consumer[StoredMessage],
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        group: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        batch: Literal[1] = 1,
+        middleware: Iterable[ConsumerMiddleware] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Consumer[list[StoredMessage]],
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        group: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        batch: int,
+        middleware: Iterable[BatchMiddleware] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
     def __init__(
         self,
         name_servers: str | Sequence[str] | None = None,
@@ -66,6 +104,7 @@ class Consumer:
     ) -> None:
         self._state = "new"
         self._config = make_config(ConsumerConfig, name_servers, group, config, options)
+        check_blocking(self._config.middleware)
         self._subscriptions: dict[str, TagFilter] = {}
         self._pauses = Pauses()
         self._lock = threading.Lock()
@@ -198,7 +237,7 @@ class Consumer:
 
     # -- handling ----------------------------------------------------------------------------
 
-    def run(self, handler: Handler) -> None:
+    def run(self, handler: Callable[[Given], HandlerResult | Awaitable[HandlerResult]]) -> None:
         """Handle messages on ``workers`` threads until ``stop()`` is called.
 
         Args:
@@ -228,12 +267,14 @@ class Consumer:
         if ending is not None:
             raise ending
 
-    def _run_threads(self, handler: Handler) -> BaseException | None:
+    def _run_threads(self, handler: Callable[[Any], Any]) -> BaseException | None:
         self.join()
         member = self._member
         if member is None:
             return None
-        member.offer(handler)
+        is_awaited = is_coroutine_function(handler)
+        direct = (lambda given: asyncio.run(handler(given))) if is_awaited else handler
+        member.offer(self._surrounded(direct))
         threads = [
             threading.Thread(
                 target=self._work,
@@ -276,21 +317,35 @@ class Consumer:
         if self._member is not None:
             self._member.ended()
 
-    def _work(self, member: Member, handler: Handler) -> None:
+    def _work(self, member: Member, handler: Callable[[Any], Any]) -> None:
         try:
             if is_coroutine_function(handler):
                 with asyncio.Runner() as runner:
-                    member.handle_all(lambda given: runner.run(handler(given)))
+                    member.handle_all(self._surrounded(lambda given: runner.run(handler(given))))
             else:
-                member.handle_all(handler)
+                member.handle_all(self._surrounded(handler))
         except BaseException as error:  # noqa: BLE001 - it is raised by run()
             self._stops.put(error)
 
-    def __iter__(self) -> Iterator[Any]:
+    def _surrounded(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        if not self._config.middleware:
+            return handler
+        from rocketwire.surrounded_handler import surround
+
+        return surround(self, self._config.middleware, handler)
+
+    def __iter__(self) -> Iterator[Given]:
         """Messages one by one (lists, where ``batch`` is above 1).
 
         Going on acknowledges the last; ``break`` leaves it unacknowledged.
         """
+        if not self._config.middleware:
+            return self._iterate()
+        from rocketwire.sync.surrounded_iteration import iterate_surrounded
+
+        return iterate_surrounded(self, self._config.middleware, self._iterate())
+
+    def _iterate(self) -> Generator[Given, None, None]:
         while not self._stop_wanted:
             member = self._member
             if member is None or not member.is_member:
@@ -299,7 +354,7 @@ class Consumer:
             work = member.next_work()
             if work is None:
                 break
-            given = work.given
+            given: Any = work.given
             while given is not None:
                 try:
                     yield given
@@ -336,93 +391,6 @@ class Consumer:
                 break
             yield delivery
         self._reset()
-
-    # -- control -----------------------------------------------------------------------------
-
-    def pause(self, topic_or_queue: str | MessageQueue) -> None:
-        """Hand out nothing more of a topic or a queue until ``resume``; handlers at work finish.
-
-        It remains a member, and keeps its queues. A pause holds for queues that come later, too. A
-        topic's pause keeps back its retried messages, a queue's does not: they come through the
-        group's retry topic. The last word about a queue counts, of topic or queue.
-
-        Raises:
-            ConfigError: the topic is not subscribed to.
-        """
-        self._set_pause(topic_or_queue, is_paused=True)
-
-    def resume(self, topic_or_queue: str | MessageQueue) -> None:
-        """End a pause of a topic and all its queues, or of one queue.
-
-        Raises:
-            ConfigError: the topic is not subscribed to.
-        """
-        self._set_pause(topic_or_queue, is_paused=False)
-
-    def _set_pause(self, what: str | MessageQueue, *, is_paused: bool) -> None:
-        self._pauses.put(what, self._subscriptions, is_paused=is_paused)
-        if self._member is not None:
-            self._member.apply_pauses()
-
-    def seek(self, queue: MessageQueue, where: int | str | datetime) -> None:
-        """Go on elsewhere in one of our queues; handlers at work finish, and count no more.
-
-        Args:
-            queue: one of ``assignment()``.
-            where: an offset, ``"earliest"``, ``"latest"``, or an aware ``datetime``: the first
-                message stored at that time or later.
-
-        Raises:
-            ConfigError: the queue is not ours, or has no such place.
-            ClientClosedError: the consumer is no member of its group now.
-        """
-        self._call(lambda member: member.seek(queue, where))
-
-    def position(self, queue: MessageQueue) -> int:
-        """The offset of the message of one of our queues that is handed out next.
-
-        Raises:
-            ConfigError: the queue is not ours.
-            ClientClosedError: the consumer is no member of its group now.
-        """
-        found: int = self._call(lambda member: member.position(queue))
-        return found
-
-    def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group has come in a queue, as its broker knows; None: nothing yet.
-
-        When broadcasting: as the local file knows.
-
-        Raises:
-            ClientClosedError: the consumer is no member of its group now.
-        """
-        found: int | None = self._call(lambda member: member.committed(queue))
-        return found
-
-    # -- looking -----------------------------------------------------------------------------
-
-    def lag(self) -> dict[MessageQueue, int]:
-        """How many messages of each of our queues are not handled yet; brokers are asked."""
-        found: dict[MessageQueue, int] = self._call(lambda member: member.lag())
-        return found
-
-    def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that are ours now."""
-        return () if self._member is None else self._member.assignment()
-
-    def stats(self) -> ConsumerStats:
-        """Counters since the consumer joined, and each queue as it stands.
-
-        After it has left, the numbers of the time when it was a member.
-
-        Raises:
-            ClientClosedError: it never was a member.
-        """
-        if self._member is None:
-            raise ClientClosedError(
-                "this consumer is no member of its group, and never was: run it, or join()"
-            )
-        return self._member.stats()
 
     @property
     def client_id(self) -> str:

@@ -10,10 +10,9 @@ import contextlib
 import os
 import threading
 from asyncio import CancelledError
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from rocketwire.aio.consumer import Handler
 from rocketwire.aio.group_client import GroupClient
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.deliveries import HandedOut
@@ -116,7 +115,7 @@ class Member(GroupClient):
             or self._workload is not workload
         )
 
-    def handle_all(self, call: Handler) -> None:
+    def handle_all(self, call: Callable[[Any], Any]) -> None:
         """Handle messages until it is time to stop."""
         workload, tracer, is_batch = self._workload, self._tracer, self._config.batch > 1
         group = self._config.group
@@ -189,7 +188,7 @@ class Member(GroupClient):
         if self._group is not None:
             self._group.call_handler = None
 
-    def offer(self, handler: Handler) -> None:
+    def offer(self, handler: Callable[[Any], Any]) -> None:
         """Let operators have single messages handled by this handler, too. From any thread."""
         if self._group is not None:
             calls = DirectCalls(handler, self._loop, self._reply, is_batch=self._config.batch > 1)

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.admin.topics import create_topic
@@ -43,6 +43,8 @@ from rocketwire.sync.transaction import Transaction
 
 if TYPE_CHECKING:
     from rocketwire.aio.checking import Checker
+    from rocketwire.middleware import ProducerMiddleware
+    from rocketwire.options import ProducerOptions
 
 #: How often a shutdown looks whether other threads are still sending.
 _LOOK_AGAIN: Final = 0.002
@@ -62,6 +64,7 @@ class Producer(BlockingClient[ProducerConfig]):
         checker: answers brokers that ask what became of a transaction: a function, or a coroutine
             function, of the stored message that returns a ``TransactionState``, a bool (True
             commits) or None (not known yet).
+        middleware: functions ``(message, call_next)`` that surround each send, the first outermost.
         **options: the settings, see the reference of ``ProducerConfig``.
     """
 
@@ -74,14 +77,20 @@ class Producer(BlockingClient[ProducerConfig]):
         group: str | None = None,
         config: Mapping[str, Any] | None = None,
         checker: Checker | None = None,
-        **options: Any,
+        middleware: Iterable[ProducerMiddleware] | None = None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
-        super().__init__(make_config(ProducerConfig, name_servers, group, config, options))
+        given = options if middleware is None else {**options, "middleware": middleware}
+        super().__init__(make_config(ProducerConfig, name_servers, group, config, given))
         self._checker = checker
         if checker is not None:
             from rocketwire.aio.checking import check_checker
 
             check_checker(checker, background=self._config.background)
+        if self._config.middleware:
+            from rocketwire.sync.surround import surround
+
+            surround(self, self._config.middleware)
 
     def _opened(self) -> None:
         config, instance = self._config, self._instance

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rocketwire.config import ReaderConfig
 from rocketwire.core.reading import pull
@@ -26,6 +26,9 @@ from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.registry import make_config
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.client import BlockingClient
+
+if TYPE_CHECKING:
+    from rocketwire.options import ReaderOptions
 
 _IDLE_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
@@ -50,7 +53,7 @@ class Reader(BlockingClient[ReaderConfig]):
         *,
         group: str | None = None,
         config: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[ReaderOptions],
     ) -> None:
         super().__init__(make_config(ReaderConfig, name_servers, group, config, options))
 

@@ -1,0 +1,220 @@
+"""An asyncio producer whose sends are surrounded by middleware: the twin of ``sync/surround.py``.
+
+The methods here take the place of the producer's own, on that one object: a producer without
+middleware runs not one instruction more. At the end of each chain stand the methods of its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from rocketwire.aio.delivery import Delivery
+from rocketwire.aio.parallel_calls import call_together
+from rocketwire.aio.transaction import AsyncTransaction
+from rocketwire.core.sending.flush import done_callback
+from rocketwire.core.sending.results import share
+from rocketwire.core.sending.send_many import ManySender
+from rocketwire.core.sending.transactions import check_transactional
+from rocketwire.core.sending.validate import as_batch
+from rocketwire.errors import RocketMQError
+from rocketwire.many_calls import WINDOW, ManyCalls, not_called_on
+from rocketwire.message import Message, SendResult
+from rocketwire.middleware import AsyncCall, Operation, check_passed
+from rocketwire.stored_message import StoredMessage
+
+if TYPE_CHECKING:
+    from rocketwire.aio.producer import AsyncProducer
+
+_NONE: Final = type(None)
+#: What each call gives, and so what its middleware returns.
+_EXPECTED: Final[dict[Operation, type]] = {
+    "send": SendResult,
+    "submit": Delivery,
+    "oneway": _NONE,
+    "send_many": SendResult,
+    "request": StoredMessage,
+    "transaction": SendResult,
+}
+
+
+def surround(producer: AsyncProducer, layers: tuple[Callable[..., Any], ...]) -> None:
+    """Put middleware around what a producer sends."""
+    surrounded = SurroundedSends(producer, layers)
+    for name in ("send", "send_oneway", "submit", "send_many", "request", "transaction"):
+        method = wraps(getattr(type(producer), name))(partial(getattr(surrounded, name)))
+        setattr(producer, name, method)
+
+
+class SurroundedSends:
+    """What a producer with middleware sends, and how."""
+
+    def __init__(self, producer: AsyncProducer, layers: tuple[Callable[..., Any], ...]) -> None:
+        self._producer = producer
+        self._plain = type(producer)
+        self._layers = layers
+
+    def _call(
+        self, operation: Operation, end: Callable[[Message], Awaitable[Any]], count: int = 1
+    ) -> AsyncCall:
+        expected = _EXPECTED[operation]
+        return AsyncCall(self._producer, operation, self._layers, end, expected, count)
+
+    async def send(self, message: Message | Sequence[Message], **how: Any) -> SendResult:
+        """``AsyncProducer.send``, each message of a list with its own middleware."""
+        producer, send = self._producer, self._plain.send
+        if isinstance(message, Message):
+            call = self._call("send", lambda passed: send(producer, check_passed(passed), **how))
+            result: SendResult = await call(message)
+            return result
+
+        async def send_all(passed: list[Message]) -> tuple[SendResult, list[Any]]:
+            result = await send(producer, passed, **how)
+            return result, [share(result, place) for place in range(len(passed))]
+
+        answer: SendResult = await self._list("send", message, send_all)
+        return answer
+
+    async def send_oneway(self, message: Message | Sequence[Message], **how: Any) -> None:
+        """``AsyncProducer.send_oneway``."""
+        producer, send = self._producer, self._plain.send_oneway
+        if isinstance(message, Message):
+            call = self._call("oneway", lambda passed: send(producer, check_passed(passed), **how))
+            await call(message)
+            return
+
+        async def send_all(passed: list[Message]) -> tuple[None, list[Any]]:
+            await send(producer, passed, **how)
+            return None, [None] * len(passed)
+
+        await self._list("oneway", message, send_all)
+
+    async def submit(
+        self,
+        message: Message | Sequence[Message],
+        *,
+        on_success: Callable[[SendResult], Any] | None = None,
+        on_error: Callable[[Exception], Any] | None = None,
+        **how: Any,
+    ) -> Delivery:
+        """``AsyncProducer.submit``; callbacks belong to the delivery that the caller gets."""
+        producer, submit = self._producer, self._plain.submit
+        delivery: Delivery
+        if isinstance(message, Message):
+            call = self._call(
+                "submit", lambda passed: submit(producer, check_passed(passed), **how)
+            )
+            delivery = await call(message)
+        else:
+
+            async def send_all(passed: list[Message]) -> tuple[Delivery, list[Any]]:
+                given = await submit(producer, passed, **how)
+                return given, [given] * len(passed)
+
+            delivery = await self._list("submit", message, send_all)
+        if on_success is not None or on_error is not None:
+            delivery.add_done_callback(done_callback(on_success, on_error))
+        return delivery
+
+    async def _list(
+        self,
+        operation: Operation,
+        messages: Sequence[Message],
+        send_all: Callable[[list[Message]], Awaitable[tuple[Any, list[Any]]]],
+    ) -> Any:
+        self._producer._check_loop()  # noqa: SLF001 - they are one thing
+        given = self._checked(as_batch(messages))
+        calls = ManyCalls(given, self._checked_one)
+        await call_together(calls, partial(self._begin, operation, len(given)), send_all)
+        return calls.answer_of_list()
+
+    def _begin(
+        self,
+        operation: Operation,
+        count: int,
+        message: Message,
+        end: Callable[[Message], Awaitable[Any]],
+    ) -> Awaitable[Any]:
+        return self._call(operation, end, count)(message)
+
+    def _checked(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Refuse what can't be sent before any middleware runs."""
+        for message in messages:
+            self._checked_one(message)
+        return messages
+
+    def _checked_one(self, message: Message) -> Message:
+        self._producer._sender.checked(check_passed(message))  # noqa: SLF001
+        return message
+
+    async def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        timeout: float | str | None = None,  # noqa: ASYNC109 - for each batch
+        return_errors: bool = False,
+    ) -> list[SendResult | RocketMQError]:
+        """``AsyncProducer.send_many``, in windows whose middleware is open at once."""
+        producer = self._producer
+        producer._check_loop()  # noqa: SLF001
+        given = self._checked(ManySender(producer._sender, messages, None).messages)  # noqa: SLF001
+        results: list[SendResult | RocketMQError] = []
+        broken: dict[tuple[str, str], RocketMQError] = {}
+
+        async def send_all(passed: list[Message]) -> tuple[None, list[Any]]:
+            return None, await self._plain.send_many(
+                producer, passed, timeout=timeout, return_errors=True
+            )
+
+        for start in range(0, len(given), WINDOW):
+            calls = ManyCalls(given[start : start + WINDOW], self._checked_one, broken)
+            await call_together(calls, partial(self._begin, "send_many", len(given)), send_all)
+            results += calls.answers_of_many()
+        return ManyCalls.finished(results, return_errors=return_errors)
+
+    async def request(self, message: Message, **how: Any) -> StoredMessage:
+        """``AsyncProducer.request``: the middleware gets the reply."""
+        producer, request = self._producer, self._plain.request
+        call = self._call("request", lambda passed: request(producer, check_passed(passed), **how))
+        reply: StoredMessage = await call(message)
+        return reply
+
+    def transaction(
+        self, message: Message, *, timeout: float | str | None = None
+    ) -> SurroundedTransaction:
+        """``AsyncProducer.transaction``: it surrounds the storing of the half message."""
+        producer = self._producer
+        producer._check_loop()  # noqa: SLF001
+        transaction = SurroundedTransaction(
+            producer._sender,  # noqa: SLF001
+            message,
+            timeout,
+            producer._send_half,  # noqa: SLF001
+            producer._driver,  # noqa: SLF001
+        )
+        transaction.begin = self._call("transaction", transaction.store)
+        return transaction
+
+
+class SurroundedTransaction(AsyncTransaction):
+    """A transaction whose half message is stored by the last middleware."""
+
+    begin: Callable[[Message], Awaitable[Any]]
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.begin(self._message)
+        except BaseException:
+            if self._result is not None and self._wants_end:  # nobody enters the block
+                await self.rollback()
+            raise
+        if self._result is None:
+            raise not_called_on()
+        return self
+
+    async def store(self, message: Message) -> SendResult:
+        """Store what the middleware passed on."""
+        self._message = check_transactional(message)
+        await super().__aenter__()
+        return self.result
