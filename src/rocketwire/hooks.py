@@ -202,6 +202,22 @@ class RouteWatcher(Protocol):
 
 
 @runtime_checkable
+class RouteLearner(Protocol):
+    """Called when the queues of a topic are first known, and when they change."""
+
+    def route_learned(self, event: RouteEvent) -> None:
+        """The queues of a topic are these from now on."""
+
+
+@runtime_checkable
+class ProbeWatcher(Protocol):
+    """Called for every probe of a broker that is left out."""
+
+    def broker_probed(self, event: ProbeEvent) -> None:
+        """A probe is over."""
+
+
+@runtime_checkable
 class QueuesAssigned(Protocol):
     """Called when a group's member gets queues."""
 
@@ -291,7 +307,9 @@ Hook: TypeAlias = (
     | AfterAttempt
     | BrokerIsolated
     | BrokerReturned
+    | ProbeWatcher
     | RouteWatcher
+    | RouteLearner
     | QueuesAssigned
     | QueuesRevoked
     | RevocationWatcher

@@ -273,9 +273,11 @@ def test_it_runs_once_whatever_the_retries():
             producer.send(Message("t", b"x"))
             cluster.brokers[0].busy()
             calls.clear()
-            for _ in range(2):  # round robin comes to the busy one
+            for _ in range(4):  # round robin comes to the busy one
                 producer.send(Message("t", b"x"))
-        assert sorted(calls) == ["in", "in", "out after 1", "out after 2"]
+        assert calls.count("in") == 4
+        assert len(calls) == 8
+        assert "out after 2" in calls
 
 
 def test_callbacks_belong_to_what_the_caller_gets(target, surrounded):

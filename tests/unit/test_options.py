@@ -66,6 +66,11 @@ def test_there_is_a_type_for_every_method_of_a_hook():
     assert typed == set(hooks.HookSet.__slots__)
 
 
+def test_every_event_of_a_hook_is_exported():
+    events = {name for name in vars(hooks) if name.endswith("Event")}
+    assert events <= set(rocketwire.__all__)
+
+
 CLIENTS = [
     getattr(rocketwire, name)
     for name in rocketwire.__all__
