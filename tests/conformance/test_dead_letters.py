@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from tests.conformance.admins import ADMINS
+from tests.conformance.interrupted import cut_off_at_every_step
 from tests.conformance.members import MEMBERS, eventually, unique_group
 from tests.embedded.wire_client import WireClient
 
 from rocketwire import (
+    Admin,
     BrokerError,
     ClientClosedError,
-    ConfigError,
     Consumer,
     GroupNotFoundError,
     InvalidMessageError,
@@ -26,6 +28,7 @@ from rocketwire import (
     Retry,
     TopicNotFoundError,
 )
+from rocketwire.core.admin.redrive import redrive
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.headers import create_topic
@@ -276,11 +279,11 @@ def test_an_ordered_group_at_work_is_told_of_and_nothing_is_lost(target, produce
 
 
 def test_what_is_no_group_no_letter_or_no_client_is_told(target, admin):
-    with pytest.raises(GroupNotFoundError, match="nobody-knows is not known"):
+    with pytest.raises(GroupNotFoundError, match="no broker knows the group nobody-knows"):
         list(admin.dead_letters("nobody-knows"))
     with pytest.raises(GroupNotFoundError):
         admin.purge_dead_letters("nobody-knows")
-    with pytest.raises(ConfigError, match="group"):
+    with pytest.raises(InvalidMessageError, match="group"):
         list(admin.dead_letters("a b"))
     with pytest.raises(InvalidMessageError, match="give a DeadLetter"):
         admin.redrive("order-42")
@@ -326,3 +329,27 @@ def close_topic(cluster: Any, topic: str) -> None:
     fields = create_topic(topic, read_queues=1, write_queues=1, permission=2)
     with WireClient(cluster.brokers[0].address) as client:
         assert client.call(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0
+
+
+def test_a_redrive_that_ends_at_any_step_is_made_good_by_the_next(target, producer):
+    if not target.is_embedded:
+        pytest.skip("its steps are the same everywhere, and every one takes its time")
+    topic, group = target.topic(queues=1), unique_group()
+    for number in range(40):
+        producer.send(Message(topic, f"{number}"))
+    kill_messages(target, topic, group, 40)
+    with Admin(target.name_server) as admin:
+        letters = iter(listed(admin, group, 40))
+        used: list[Any] = []
+
+        def make() -> Any:
+            used.append(next(letters))
+            return redrive(admin._instance, used[-1], to=None, reader="admin", timeout=5.0)
+
+        steps = 0
+        for _ in cut_off_at_every_step(admin._run, make):
+            admin.redrive(used[-1])
+            steps += 1
+        assert steps > 8
+        copies = Counter(m.text for m in admin.read(f"%RETRY%{group}"))
+    assert copies == {letter.message.text: 1 for letter in used}

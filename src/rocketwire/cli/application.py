@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "consume": "rocketwire.cli.consume",
     "topic": "rocketwire.cli.topic",
     "group": "rocketwire.cli.group",
+    "dlq": "rocketwire.cli.dlq",
     "publish": "rocketwire.cli.publish",
     "transform": "rocketwire.cli.transform",
     "archive": "rocketwire.cli.archive",

@@ -7,13 +7,12 @@ topic, which ``purge`` moves behind what is there.
 from __future__ import annotations
 
 from rocketwire.admin_values import DeadLetter, Purged
-from rocketwire.config import check_group
+from rocketwire.core.admin.groups import group_name, require_group
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import fetch_route, refresh_topic
 from rocketwire.core.naming import (
     DEAD_LETTER_PREFIX,
-    RETRY_PREFIX,
     with_namespace,
     without_namespace,
 )
@@ -28,7 +27,6 @@ from rocketwire.core.reading.pull import (
 from rocketwire.core.reading.topics import Reading
 from rocketwire.errors import (
     BrokerError,
-    GroupNotFoundError,
     PermissionDeniedError,
     RocketMQError,
 )
@@ -45,20 +43,16 @@ def letter_queues(instance: Instance, group: str, deadline: float) -> Op[tuple[M
     """The queues of a group's dead letters; none while it has given up nothing.
 
     Raises:
-        GroupNotFoundError: neither dead letters nor retries of such a group are known.
+        InvalidMessageError: it is no name of a group.
+        GroupNotFoundError: no broker knows it.
         PermissionDeniedError: a broker lets nobody read them.
     """
-    check_group(group)
+    group_name(instance, group)
     topic = DEAD_LETTER_PREFIX + group
     name = with_namespace(topic, instance.config.namespace)
     route = yield from fetch_route(instance, name, deadline)
     if route is None:
-        retries = with_namespace(RETRY_PREFIX + group, instance.config.namespace)
-        if (yield from fetch_route(instance, retries, deadline)) is None:
-            raise GroupNotFoundError(
-                f"group {group} is not known: no broker has its retries or dead letters; check the "
-                "name (rocketwire group list)"
-            )
+        yield from require_group(instance, group, deadline)
         return ()
     closed = [data.broker for data in route.queues if not data.permission & Permission.READ]
     if closed:

@@ -1,0 +1,59 @@
+"""Operations that are cut off at each of their steps, as by a kill of their process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rocketwire.core.effects import Op
+
+
+def cut_off_at_every_step(
+    run: Callable[[Op[Any]], Any], make: Callable[[], Op[Any]]
+) -> Iterator[int]:
+    """Begin an operation again and again; each time it ends one step later.
+
+    Once before the step is made, and once after, when its answer is on the way. Yields after each
+    of them, so that the test can begin anew, and ends with an operation that came to its end.
+
+    Args:
+        run: runs an operation on a client.
+        make: the operation to cut off; called for each.
+    """
+    number = 0
+    while True:
+        for is_made in (False, True):
+            if _run_until(run, make(), number, is_made=is_made):
+                return
+            yield number
+        number += 1
+
+
+def _run_until(
+    run: Callable[[Op[Any]], Any], operation: Op[Any], last: int, *, is_made: bool
+) -> bool:
+    """Run some steps; True if that was the whole of it."""
+    answer: Any = None
+    step = 0
+    try:
+        effect = next(operation)
+        while True:
+            if step == last and not is_made:
+                return False
+            try:
+                answer = run(_only(effect))
+            except Exception as error:
+                effect = operation.throw(error)
+            else:
+                if step == last:
+                    return False
+                effect = operation.send(answer)
+            step += 1
+    except StopIteration:
+        return True
+    finally:
+        operation.close()
+
+
+def _only(effect: Any) -> Op[Any]:
+    return (yield effect)
