@@ -62,7 +62,7 @@ def test_version(rocketwire):
 def test_every_help_has_an_example(rocketwire, name):
     done = rocketwire(name, "--help")
     assert done.code == 0
-    if name in {"topic", "group"}:
+    if name in {"topic", "group", "dlq"}:
         assert "Commands" in done.out
     else:
         assert "Examples" in done.out
