@@ -16,8 +16,8 @@ from typing import Any
 from bench import ours
 from bench.acker import acker
 from bench.guard import counting
+from bench.guard.stage import ADDRESS, asyncio_stage
 from bench.guard.stage import TOPIC as STAGE_TOPIC
-from bench.guard.stage import asyncio_stage
 from bench.samples import Sample
 from bench.shapes import KEY, Maker, maker
 from rocketwire import Message, Producer
@@ -137,6 +137,7 @@ async def _memory_each(count: int) -> float:
                     producer.submit(Message(STAGE_TOPIC, body)).send(None)
                 except StopIteration as stop:
                     kept.append(stop.value)
+            producer._driver.connections[ADDRESS]._flush()  # the end of the tick
             return kept
 
         return counting.memory_of(make) / count

@@ -16,7 +16,7 @@ from typing import Any, cast
 from bench.consuming import look
 from bench.guard import counting
 from bench.guard.consumer_stage import consumer_stage
-from bench.guard.stage import TOPIC, asyncio_stage, blocking_stage
+from bench.guard.stage import ADDRESS, TOPIC, asyncio_stage, blocking_stage
 from bench.shapes import BODY, KEY, RICH, Maker, maker
 from rocketwire import Message
 from rocketwire.sync.member import Member
@@ -239,6 +239,7 @@ async def _memory(source: Source) -> float:
                     step.send(None)
                 except StopIteration as stop:
                     deliveries.append(stop.value)
+            producer._driver.connections[ADDRESS]._flush()  # the end of the tick
             return deliveries
 
         producer._burst = -(10**9)  # no turn of the loop in between

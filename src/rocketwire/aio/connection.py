@@ -21,7 +21,9 @@ from typing import Final, cast
 
 from rocketwire.aio.waiter import Call, Responder, SendWaiter, Waiter, finish_stored, refuse
 from rocketwire.core.effects import Flight, Oneway
+from rocketwire.core.faults.entries import note_written
 from rocketwire.core.later_answer import LaterAnswer
+from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.errors import (
     ClientClosedError,
     ConnectFailedError,
@@ -98,6 +100,7 @@ class Connection(asyncio.Protocol):
         self._line: OrderedDict[Waiter, Call] = OrderedDict()
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
+        self._gathered: list[SendWaiter] = []
         self._sweep_at = math.inf
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._broken: RemoteProtocolError | None = None
@@ -122,21 +125,64 @@ class Connection(asyncio.Protocol):
             return False
         self._last_used = now
         session = self.session
-        opaque, head = session.issue(request, waiter)
-        waiter.connection, waiter.opaque = self, opaque
+        _, head = session.issue(request, waiter)
+        self._write(head, request.body)
+        waiter.connection = self
         waiter.deadline, waiter.issued = deadline, now
-        if not self._out:
-            self._call_soon(self._flush)
-        body = request.body
-        self._out += (head, body)
-        self._out_size += len(body)
-        if self._out_size > _GATHER:
-            self._flush()
         if deadline < self._sweep_at:
             self._arm(deadline - now, deadline)
         if flight is not None:
             flight.written(now, session.unanswered)
         return True
+
+    def gather(self, waiter: SendWaiter, attempt: SendAttempt) -> bool:
+        """Write an attempt at the end of this tick, with all others of it. Only while ``is_ready``.
+
+        Done for many at once, numbering, heads and the fault table's notes take half the time.
+
+        Returns:
+            False if nothing was done, because the connection was idle for too long to be trusted.
+        """
+        gathered = self._gathered
+        if not gathered:
+            if attempt.began - self._last_used > IDLE_LIMIT and self.is_stale():
+                return False
+            if not self._out:
+                self._call_soon(self._flush)
+        gathered.append(waiter)
+        waiter.connection = self
+        waiter.opaque = 0
+        size = self._out_size = self._out_size + len(attempt.body)
+        if size > _GATHER:
+            self._flush()
+        return True
+
+    def _number_gathered(self) -> None:
+        """Make requests of the gathered attempts: from here on they count as written."""
+        waiters = [waiter for waiter in self._gathered if not waiter.is_over]
+        self._gathered = []
+        if not waiters:
+            return
+        now = self._last_used = self._clock()
+        attempts = [waiter.attempt for waiter in waiters]
+        unanswered = self.session.unanswered
+        pieces, sizes, errors = self.session.issue_sends(waiters, attempts)
+        self._out += pieces
+        if errors:
+            lost = {failed for failed, _ in errors}
+            waiters = [waiter for waiter in waiters if waiter not in lost]
+            attempts, sizes = [w.attempt for w in waiters], [w.size for w in waiters]
+        deadline = math.inf
+        for waiter, attempt in zip(waiters, attempts, strict=True):
+            waiter.issued = now
+            waiter.deadline = limit = attempt.deadline
+            if limit < deadline:  # noqa: PLR1730  a call of min() costs more
+                deadline = limit
+        if deadline < self._sweep_at:
+            self._arm(deadline - now, deadline)
+        note_written(attempts, sizes, now, unanswered)
+        for failed, error in errors:
+            failed.fail(error)
 
     def write_oneway(self, request: Request, flight: Flight | None) -> None:
         """Write a request that gets no answer. Only while ``is_ready``.
@@ -186,7 +232,9 @@ class Connection(asyncio.Protocol):
     # -- writing ----------------------------------------------------------------------------
 
     def _write(self, head: bytes, body: bytes | memoryview) -> None:
-        if not self._out:
+        if self._gathered:  # they came before it
+            self._number_gathered()
+        elif not self._out:
             self._call_soon(self._flush)
         self._out += (head, body)
         self._out_size += len(body)
@@ -194,6 +242,8 @@ class Connection(asyncio.Protocol):
             self._flush()
 
     def _flush(self) -> None:
+        if self._gathered:
+            self._number_gathered()
         if self._out and self._transport is not None:
             out, size = self._out, self._out_size
             self._out, self._out_size = [], 0
@@ -307,8 +357,8 @@ class Connection(asyncio.Protocol):
     def _fail_all(self, text: str, cause: BaseException | None) -> None:
         for waiter in self.session.lose():
             waiter.fail(_lost(text, cause, written=True))
-        while self._line:
-            waiter, _ = self._line.popitem(last=False)
+        for waiter in [*self._take_gathered(), *self._line]:
+            self._line.pop(waiter, None)
             waiter.fail(_lost(text, cause, written=False))
 
     # -- the end ----------------------------------------------------------------------------
@@ -321,14 +371,14 @@ class Connection(asyncio.Protocol):
     def dismiss(self, owner: object) -> None:
         """One of several clients closes: its requests get no answer any more."""
         pending = self.session.pending.values()
-        for waiter in [w for w in (*pending, *self._line) if w.owner is owner]:
+        for waiter in [w for w in (*pending, *self._gathered, *self._line) if w.owner is owner]:
             self.abandon(waiter)
             waiter.fail(ClientClosedError("the client was shut down before the answer came"))
 
     def close(self) -> None:
         """The client closes: nobody gets an answer any more, what is written still leaves."""
         self._finish()
-        for waiter in [*self.session.lose(), *self._line]:
+        for waiter in [*self.session.lose(), *self._take_gathered(), *self._line]:
             self._line.pop(waiter, None)
             waiter.fail(ClientClosedError("the client was shut down before the answer came"))
         if self._transport is None:
@@ -342,6 +392,12 @@ class Connection(asyncio.Protocol):
             self._set_closed()
         else:
             self._transport.abort()
+
+    def _take_gathered(self) -> list[Waiter]:
+        """What was gathered and never written."""
+        waiters: list[Waiter] = [waiter for waiter in self._gathered if not waiter.is_over]
+        self._gathered = []
+        return waiters
 
     def _set_closed(self) -> None:
         if not self.closed.done():
@@ -357,6 +413,8 @@ class Connection(asyncio.Protocol):
         if not self.is_over or self.session.pending or self._line or self._transport is None:
             return
         self._flush()
+        if self.session.pending:  # some were still gathered
+            return
         if self._is_silent:
             # A close would first wait for the peer to take what is buffered, maybe for ever.
             self._transport.abort()

@@ -165,8 +165,14 @@ class SingleDelivery(SendWaiter, Delivery):
 
     def stored(self) -> None:
         """Give the room back, and tell those who want to know."""
-        self._in_flight.give_back(self._count, self._size)
-        self._group.leave()
+        in_flight, group = self._in_flight, self._group
+        in_flight.held -= self._count
+        in_flight.held_bytes -= self._size
+        if in_flight.has_waiters:
+            in_flight.room_came()
+        group.count -= 1
+        if group.is_closed and not group.count:
+            group.over.open()
         listeners = self._listeners
         if listeners is not None:
             self._listeners = None

@@ -19,8 +19,8 @@ class InFlightLimit:
     """
 
     __slots__ = (
-        "_bytes", "_loop", "_messages", "_quiet", "_waiting", "awaited", "groups", "held",
-        "held_bytes", "is_inherited",
+        "_bytes", "_loop", "_messages", "_quiet", "_waiting", "awaited", "groups", "has_waiters",
+        "held", "held_bytes", "is_inherited",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, messages: int, size: int) -> None:
@@ -30,6 +30,8 @@ class InFlightLimit:
         self.held_bytes = 0
         self._waiting: deque[tuple[asyncio.Future[bool], int, int]] = deque()
         self._quiet: list[asyncio.Future[bool]] = []
+        #: Whether anything waits for room, or until nothing is in flight.
+        self.has_waiters = False
         self.held = 0
         self.awaited = 0
         self.groups = FlushGroups()
@@ -39,10 +41,17 @@ class InFlightLimit:
     def take(self, messages: int, size: int) -> bool:
         """Take room if there is any, and no other submit waits for it."""
         held, held_bytes = self.held + messages, self.held_bytes + size
-        if self._waiting or ((held > self._messages or held_bytes > self._bytes) and self.held):
-            return False  # a batch larger than the limit may go when nothing else is in flight
-        self.held, self.held_bytes = held, held_bytes
+        if (held > self._messages or held_bytes > self._bytes or self.has_waiters) and (
+            # A batch larger than the limit may go when nothing else is in flight.
+            self._waiting or (self.held and not self._fits(held, held_bytes))
+        ):
+            return False
+        self.held = held
+        self.held_bytes = held_bytes
         return True
+
+    def _fits(self, held: int, held_bytes: int) -> bool:
+        return held <= self._messages and held_bytes <= self._bytes
 
     def take_anyway(self, messages: int, size: int) -> None:
         """Take room beyond the limit, too."""
@@ -55,6 +64,7 @@ class InFlightLimit:
         place = (future, messages, size)
         timer = self._loop.call_later(limit, _settle, future, False)  # noqa: FBT003
         self._waiting.append(place)
+        self.has_waiters = True
         try:
             return await future
         except asyncio.CancelledError:
@@ -66,15 +76,22 @@ class InFlightLimit:
             # A submit that got room keeps its place until now, so that none overtakes it.
             self._waiting.remove(place)
             self._let_in()
+            self._look_for_waiters()
 
     def give_back(self, messages: int, size: int) -> None:
         """An answer came."""
         self.held -= messages
         self.held_bytes -= size
-        if self._waiting:
-            self._let_in()
-        if self._quiet:
-            self.look_around()
+        if self.has_waiters:
+            self.room_came()
+
+    def room_came(self) -> None:
+        """Less is in flight than before: let those in who wait for it."""
+        self._let_in()
+        self.look_around()
+
+    def _look_for_waiters(self) -> None:
+        self.has_waiters = bool(self._waiting or self._quiet)
 
     def batch_begun(self, batch: OpenBatch) -> None:
         """A batch has its first message."""
@@ -91,7 +108,7 @@ class InFlightLimit:
             if future.done():
                 continue
             held, held_bytes = self.held + messages, self.held_bytes + size
-            if (held > self._messages or held_bytes > self._bytes) and self.held:
+            if self.held and not self._fits(held, held_bytes):
                 return
             self.held, self.held_bytes = held, held_bytes
             future.set_result(True)
@@ -112,11 +129,13 @@ class InFlightLimit:
                 left = max(end - self._loop.time(), 0.0)
                 timer = self._loop.call_later(left, _settle, future, False)  # noqa: FBT003
             self._quiet.append(future)
+            self.has_waiters = True
             try:
                 if not await future:
                     return False
             finally:
                 self._quiet.remove(future)
+                self._look_for_waiters()
                 if timer is not None:
                     timer.cancel()
         return True
@@ -143,11 +162,6 @@ class InFlightLimit:
         finally:
             if timer is not None:
                 timer.cancel()
-
-    @property
-    def has_listeners(self) -> bool:
-        """Whether a caller waits until nothing is in flight."""
-        return bool(self._quiet)
 
 
 def _settle(future: asyncio.Future[bool], value: bool) -> None:  # noqa: FBT001

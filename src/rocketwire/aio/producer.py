@@ -244,7 +244,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             return await waiter.future
         finally:
             in_flight.awaited -= 1
-            if in_flight.has_listeners:
+            if in_flight.has_waiters:
                 in_flight.look_around()
             if not waiter.is_over:
                 waiter.give_up()
@@ -406,7 +406,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             return await self._driver.run(attempt.operation())
         finally:
             in_flight.awaited -= 1
-            if in_flight.has_listeners:
+            if in_flight.has_waiters:
                 in_flight.look_around()
 
     async def request(

@@ -16,7 +16,7 @@ from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.results import result_later
-from rocketwire.errors import LocalProtocolError, RocketMQError
+from rocketwire.errors import RocketMQError
 from rocketwire.message import SendResult
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import Command
@@ -88,16 +88,11 @@ class SendWaiter(Waiter):
         attempt = self.attempt
         target = attempt.target
         if target is not None:
+            # Hooks want the answer read, which is the operation's business.
+            self.takes_frame = not attempt.sender.tells
             connection = driver.connections.get(target.address)
-            if connection is not None and connection.is_ready:
-                # Hooks want the answer read, which is the operation's business.
-                self.takes_frame = not attempt.sender.tells
-                try:
-                    if connection.issue(self, attempt, attempt.deadline, attempt):
-                        return
-                except LocalProtocolError as error:
-                    self.fail(error)
-                    return
+            if connection is not None and connection.is_ready and connection.gather(self, attempt):
+                return
         self._start().resume(None)
 
     def _start(self) -> Run[SendResult]:

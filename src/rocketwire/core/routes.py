@@ -85,6 +85,8 @@ class RouteTable:
         #: The entry of a topic, however old. Asked for with every message, so it is the
         #: dictionary's own method.
         self.get: Callable[[str], TopicEntry | None] = self._entries.get
+        #: Changes with every change of an entry: what was made of one may be kept until then.
+        self.version = 0
         self._addresses: dict[str, dict[int, str]] = {}
         #: In how many routes a broker appears.
         self._mentions: dict[str, int] = {}
@@ -134,6 +136,7 @@ class RouteTable:
                 return RouteChange(old, old.queues, is_change=False, moved=())
             entry = self._make(topic, route, is_fallback=is_fallback, now=now)
             self._entries[topic] = entry
+            self.version += 1
             moved = self._readdress(old, entry)
         before = old.queues if old is not None else None
         return RouteChange(entry, before, is_change=True, moved=moved)
@@ -142,6 +145,7 @@ class RouteTable:
         """The topic is gone."""
         with self._lock:
             self._readdress(self._entries.pop(topic, None), None)
+            self.version += 1
 
     def _make(self, topic: str, route: TopicRoute, *, is_fallback: bool, now: float) -> TopicEntry:
         listed = publish_queues(self._display(topic), route)

@@ -8,23 +8,33 @@ the 8 µs that encoding a header field by field costs.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from rocketwire.errors import LocalProtocolError
 from rocketwire.wire.binary_header import encode_ext
 from rocketwire.wire.codes import CLIENT_VERSION, Language, RequestCode
+from rocketwire.wire.command import Request
 from rocketwire.wire.framing import MAX_FRAME
 
-_pack_start = struct.Struct(">IIhBhiiii").pack
-_pack_properties = struct.Struct(">3si").pack
+#: Of a frame up to the first field: lengths, code, language, version, opaque, flag, no remark,
+#: and the size of the fields. Then the time of birth, and the properties' name and size, if any.
+_pack_start = struct.Struct(">IIhBhiiii7s13s3si").pack
+_pack_bare_start = struct.Struct(">IIhBhiiii7s13s").pack
 #: The name of the properties field, with its length.
 _PROPERTIES_FIELD: Final = b"\x00\x01i"
 _FIXED: Final = 21
 _BINARY: Final = 1 << 24
+#: What stands before the fields, the frame's length not counted, and the mark of a header without any.
+_START: Final = 4 + _FIXED
+_MARK: Final = _BINARY + _FIXED
 _PYTHON: Final = int(Language.PYTHON)
-#: A time of birth has 13 digits until the year 2286, so that its name and size belong to the prefix.
-_DIGITS: Final = 13
+#: A time of birth has 13 digits until the year 2286, so that its field has a fixed size.
 _BORN_FIELD: Final = b"\x00\x01g\x00\x00\x00\x0d"
+_BORN_SIZE: Final = len(_BORN_FIELD) + 13
+_PROPERTIES_HEAD: Final = len(_PROPERTIES_FIELD) + 4
+#: A body of this size fits into a frame whatever its header holds.
+_SURELY_FITS: Final = MAX_FRAME // 2
 
 
 def born_digits(born_ms: int) -> bytes:
@@ -66,17 +76,22 @@ class SendTemplate:
     the 8 µs that encoding a header field by field costs.
     """
 
-    __slots__ = ("_by_flags", "_code", "_fields", "_usual")
+    __slots__ = ("_by_flags", "_fields", "_usual", "code", "usual")
 
     def __init__(self, fields: dict[str, str]) -> None:
         self._fields = fields
-        self._code = (
+        self.code: Final = (
             RequestCode.SEND_BATCH_MESSAGE if "m" in fields else RequestCode.SEND_MESSAGE_V2
         )
         # Flags are chosen by the application, so this is kept small.
         self._by_flags: dict[tuple[int, int], bytes] = {}
-        #: The fields up to the time of birth, for messages without flags.
-        self._usual = self._prefix(0, 0)
+        #: The fields behind the properties, for messages without flags.
+        self._usual = self._rest(0, 0)
+        #: For most messages: the request code, the fields behind the properties, and the size of
+        #: all fields without the properties' text.
+        self.usual: Final = (
+            int(self.code), self._usual, _BORN_SIZE + _PROPERTIES_HEAD + len(self._usual),
+        )  # fmt: skip
 
     def head(
         self,
@@ -96,28 +111,100 @@ class SendTemplate:
             LocalProtocolError: the request fits into no frame.
         """
         if system_flag or flag:
-            prefix = self._by_flags.get((system_flag, flag)) or self._prefix(system_flag, flag)
+            rest = self._by_flags.get((system_flag, flag)) or self._rest(system_flag, flag)
         else:
-            prefix = self._usual
+            rest = self._usual
         size = len(properties)
         # An absent field and an empty one are the same to brokers.
-        field = _pack_properties(_PROPERTIES_FIELD, size) if size else b""
-        ext = len(prefix) + _DIGITS + len(field) + size
+        ext = _BORN_SIZE + len(rest) + (size + _PROPERTIES_HEAD if size else 0)
         total = 4 + _FIXED + ext + body_size
         if total > MAX_FRAME - 4:
             raise LocalProtocolError(
                 f"request of {total + 4} bytes: at most {MAX_FRAME} fit into a frame"
             )
+        if not size:
+            return _pack_bare_start(
+                total, _BINARY | (_FIXED + ext), self.code, _PYTHON, CLIENT_VERSION, opaque,
+                request_flag, 0, ext, _BORN_FIELD, born,
+            ) + rest  # fmt: skip
         start = _pack_start(
-            total, _BINARY | (_FIXED + ext), self._code, _PYTHON, CLIENT_VERSION, opaque,
-            request_flag, 0, ext,
+            total, _BINARY | (_FIXED + ext), self.code, _PYTHON, CLIENT_VERSION, opaque,
+            request_flag, 0, ext, _BORN_FIELD, born, _PROPERTIES_FIELD, size,
         )  # fmt: skip
-        return b"".join((start, prefix, born, field, properties))
+        return b"".join((start, properties, rest))
 
-    def _prefix(self, system_flag: int, flag: int) -> bytes:
+    def _rest(self, system_flag: int, flag: int) -> bytes:
         if len(self._by_flags) > 64:
             self._by_flags.clear()
         fields = self._fields | {"f": str(system_flag), "h": str(flag)}
-        prefix = encode_ext(fields) + _BORN_FIELD
-        self._by_flags[system_flag, flag] = prefix
-        return prefix
+        rest = self._by_flags[system_flag, flag] = encode_ext(fields)
+        return rest
+
+
+class Templated(Protocol):
+    """Where a send goes; ``template`` is None where every header differs."""
+
+    @property
+    def template(self) -> SendTemplate | None:
+        """Writes the heads of requests."""
+
+
+class TemplatedSend(Request, Protocol):
+    """A send request that a template can write."""
+
+    system_flag: int
+    flag: int
+    born: bytes
+    properties: bytes
+
+    @property
+    def target(self) -> Templated | None:
+        """Where it goes, once that is decided."""
+
+
+def encode_sends(
+    sends: Sequence[TemplatedSend], opaque: int
+) -> tuple[list[bytes | memoryview], list[int], list[tuple[int, LocalProtocolError]]]:
+    """Several send requests, which get the numbers from ``opaque`` on.
+
+    Returns:
+        Their bytes in pieces; the size of each, 0 where there is none; and which of them can't be
+        written, and why.
+    """
+    pieces: list[bytes | memoryview] = []
+    sizes: list[int] = []
+    errors: list[tuple[int, LocalProtocolError]] = []
+    add, add_size = pieces.extend, sizes.append
+    for send in sends:
+        target, properties, body = send.target, send.properties, send.body
+        template, size = None if target is None else target.template, len(properties)
+        if (
+            template is None
+            or send.system_flag
+            or send.flag
+            or not size
+            or len(body) > _SURELY_FITS
+        ):
+            try:
+                head = send.head(opaque)
+            except LocalProtocolError as error:
+                errors.append((opaque, error))
+                add_size(0)
+            else:
+                add((head, body))
+                add_size(len(head) + len(body))
+        else:
+            # What ``head`` does for most messages, without its call.
+            code, rest, ext = template.usual
+            ext += size
+            total = _START + ext + len(body)
+            add((
+                _pack_start(
+                    total, _MARK + ext, code, _PYTHON, CLIENT_VERSION, opaque,
+                    0, 0, ext, _BORN_FIELD, send.born, _PROPERTIES_FIELD, size,
+                ),
+                properties, rest, body,
+            ))  # fmt: skip
+            add_size(total + 4)
+        opaque += 1
+    return pieces, sizes, errors

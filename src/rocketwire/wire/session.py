@@ -7,21 +7,25 @@ shells do that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
+from rocketwire.errors import LocalProtocolError
 from rocketwire.wire.command import ONEWAY, RESPONSE, Command, Reply, Request, decode_command
 from rocketwire.wire.framing import MAX_FRAME, FrameBuffer
 from rocketwire.wire.reply_layout import Layout, stored_numbers
+from rocketwire.wire.send_request import TemplatedSend, encode_sends
 
 LAST_OPAQUE = 0x7FFFFFFF
 
 
 class Expectant(Protocol):
-    """Somebody who waits for one answer at a time."""
+    """What waits for one answer at a time."""
 
-    #: The bytes of his request, set when it is numbered.
+    #: The number and the bytes of its request, set when it is numbered.
+    opaque: int
     size: int
-    #: Whether he takes the frame of an answer that says "stored" as it is, in ``answer``.
+    #: Whether it takes the frame of an answer that says "stored" as it is, in ``answer``.
     takes_frame: bool
     answer: bytes
 
@@ -52,10 +56,32 @@ class Session(Generic[T]):
         """Number a request; returns its opaque number and its head, to be written with the body."""
         opaque = self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
         head = request.head(opaque)
+        waiter.opaque = opaque
         waiter.size = size = len(head) + len(request.body)
         self.pending[opaque] = waiter
         self.unanswered += size
         return opaque, head
+
+    def issue_sends(
+        self, waiters: Sequence[T], sends: Sequence[TemplatedSend]
+    ) -> tuple[list[bytes | memoryview], list[int], list[tuple[T, LocalProtocolError]]]:
+        """Number several send requests, each with its waiter.
+
+        Returns:
+            Their bytes in pieces; the size of each; and those that can't be written, with the
+            reason: their size is 0, and nothing is expected for them.
+        """
+        first, last = self.opaque + 1, self.opaque + len(waiters)
+        if last > LAST_OPAQUE:
+            first, last = 1, len(waiters)
+        self.opaque = last
+        pieces, sizes, errors = encode_sends(sends, first)
+        numbers = range(first, last + 1)
+        for opaque, waiter, size in zip(numbers, waiters, sizes, strict=True):
+            waiter.opaque, waiter.size = opaque, size
+            self.pending[opaque] = waiter
+        self.unanswered += sum(sizes)
+        return pieces, sizes, [(self.pending.pop(number), error) for number, error in errors]
 
     def issue_oneway(self, request: Request) -> bytes:
         """The head of a request that gets no answer."""

@@ -114,7 +114,7 @@ def test_quiet_may_mean_awaited_sends_too(run):
         assert await room.quiet(0)
         task = asyncio.create_task(room.quiet(10, awaited=True))
         await asyncio.sleep(0)
-        assert room.has_listeners
+        assert room.has_waiters
         room.awaited = 0
         room.look_around()
         assert await task

@@ -205,7 +205,7 @@ def test_a_message_that_is_given_up_before_it_leaves_is_forgotten_by_the_fault_t
             delivery.cancel()  # in the tick in which it was submitted
             with pytest.raises(SendFailedError) as failed:
                 await delivery
-            assert failed.value.outcome is Outcome.MAYBE_STORED
+            assert failed.value.outcome is Outcome.NOT_SENT
             await producer.send(Message("orders", "behind it"))
             assert [h.in_flight for h in producer.health()] == [0]
             assert producer.stats().in_flight == 0

@@ -212,10 +212,11 @@ class SendAttempt:
         self.message = RELEASED
         if self.batch is not None:
             self.batch.messages = ()
-        last = None if self.history is None else self.history.last
-        if last is not None and last is not self:
-            last.body = b""
-            last.message = RELEASED
+        if self.history is not None:
+            last = self.history.last
+            if last is not None and last is not self:
+                last.body = b""
+                last.message = RELEASED
 
     def give_up(self) -> None:
         """End the send where it stands: tell the fault table, the order of its keys and hooks."""

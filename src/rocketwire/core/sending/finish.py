@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.history import SendHistory
 from rocketwire.core.sending.results import result_later
-from rocketwire.core.sending.stats import bucket_of
+from rocketwire.core.sending.stats import Counters
 from rocketwire.message import SendResult
 
 
@@ -35,28 +35,24 @@ def stored_all(attempts: Sequence[SendAttempt], now: float) -> None:
     costs.
     """
     attempts[0].sender.instance.faults.answered_all(attempts, now)
-    sender, entry = attempts[0].sender, attempts[0].entry
-    seen = sender.counters.of(entry.name)
-    sends = size = count = place = 0
-    least, most = 0.0, -1.0
-    for attempt in attempts:
-        latency = now - attempt.began
-        if attempt.entry is not entry or attempt.sender is not sender:
-            if attempt.sender is not sender:
-                sender.counters.add(sends, size, count)
-                sends = size = count = 0
-            sender, entry, most = attempt.sender, attempt.entry, -1.0
-            seen = sender.counters.of(entry.name)
-        if not least <= latency < most:
-            # Answers that are read together took much the same time: most need no look here.
-            place, least, most = bucket_of(latency)
-        seen.counts[place] += 1
-        seen.answers += 1
-        seen.seconds += latency
-        sends += 1
-        size += len(attempt.body)
-        count += 1 if attempt.batch is None else attempt.count
-    sender.counters.add(sends, size, count)
+    start, count = 0, len(attempts)
+    while start < count:
+        sender, entry, end = attempts[start].sender, attempts[start].entry, start + 1
+        while end < count and attempts[end].entry is entry and attempts[end].sender is sender:
+            end += 1
+        _count_stored(sender.counters, entry.name, attempts[start:end], now)
+        start = end
+
+
+def _count_stored(
+    counters: Counters, broker: str, attempts: Sequence[SendAttempt], now: float
+) -> None:
+    """Let the statistics know of answers that one broker gave to one sender."""
+    counters.of(broker).answered_all([now - attempt.began for attempt in attempts])
+    messages = len(attempts)
+    if any([attempt.batch is not None for attempt in attempts]):  # noqa: C419  half the time
+        messages = sum([attempt.count for attempt in attempts])
+    counters.add(len(attempts), sum([len(attempt.body) for attempt in attempts]), messages)
 
 
 def leave_order(attempt: SendAttempt) -> None:

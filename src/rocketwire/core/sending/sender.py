@@ -87,6 +87,7 @@ class Sender:
         self.tells = bool(self.hooks.after_send or self.hooks.after_attempt)
         self._clock = instance.clock
         self._watch = instance.faults.watch
+        self._routes = instance.routes
         self._route = instance.routes.get
         self._plans: tuple[dict[str, TopicPlan], ...] = ({}, {}, {})
         self._timeout = config.send_timeout
@@ -335,7 +336,7 @@ class Sender:
             or plan.version != watch.version
             or now >= watch.at
             or now > plan.fresh_until
-            or self._route(plan.route.topic) is not plan.route
+            or plan.routes_version != self._routes.version
         ):
             plan = self._renew(attempt, now)
             if plan is None:
@@ -365,7 +366,7 @@ class Sender:
 
     def _renew(self, attempt: SendAttempt, now: float) -> TopicPlan | None:
         """The plan of a topic as things are now; None if its route must be asked for first."""
-        mode, topic = attempt.mode, attempt.message.topic
+        mode, topic, version = attempt.mode, attempt.message.topic, self._routes.version
         route = self._route(self.wire_topic(topic))
         if route is None or not self.is_fresh(route, now):
             return None
@@ -378,6 +379,7 @@ class Sender:
             if len(plans) > _MOST_PLANS:
                 plans.clear()
             plans[topic] = plan
+        plan.routes_version = version
         plan.fresh_until = route.fetched_at + self.stale_after
         return plan
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,12 +12,9 @@ from typing import Final
 BUCKETS: Final = 28
 
 
-def bucket_of(latency: float) -> tuple[int, float, float]:
-    """The place of a latency among the buckets, and from where up to where it reaches."""
-    place = int(latency * 1_000_000).bit_length()
-    if place >= BUCKETS - 1:
-        return BUCKETS - 1, latency, latency  # so rare that nobody need know more
-    return place, 2 ** (place - 1) / 1_000_000 if place else 0.0, 2**place / 1_000_000
+def bucket_of(latency: float) -> int:
+    """The place of a latency among the buckets."""
+    return min(int(latency * 1_000_000).bit_length(), BUCKETS - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +65,19 @@ class BrokerCounters:
         """It answered an attempt."""
         self.answers += 1
         self.seconds += latency
-        self.counts[bucket_of(latency)[0]] += 1
+        self.counts[bucket_of(latency)] += 1
+
+    def answered_all(self, latencies: Sequence[float]) -> None:
+        """Its answers to several attempts were read together."""
+        self.answers += len(latencies)
+        self.seconds += sum(latencies)
+        ordered, start = sorted(latencies), 0
+        while start < len(ordered):  # once for each bucket: they took much the same time
+            place = bucket_of(ordered[start])
+            bound = math.inf if place == BUCKETS - 1 else 2**place / 1_000_000
+            end = max(bisect_left(ordered, bound, start), start + 1)
+            self.counts[place] += end - start
+            start = end
 
 
 class Counters:
@@ -94,8 +105,8 @@ class Counters:
         seen.answered(latency)
 
     def of(self, broker: str) -> BrokerCounters:
-        """The counters of one broker, for whoever adds to them himself."""
-        return self._brokers.setdefault(broker, BrokerCounters())
+        """The counters of one broker."""
+        return self._brokers.get(broker) or self._brokers.setdefault(broker, BrokerCounters())
 
     def add(self, sends: int, size: int, messages: int) -> None:
         """So many sends ended well, with so many bytes and messages in all."""

@@ -103,7 +103,8 @@ class TopicPlan:
     """What holds for every message of a topic, as long as nothing changes."""
 
     __slots__ = (
-        "first_cap", "first_share", "fresh_until", "in_turn", "route", "topic", "version",
+        "first_cap", "first_share", "fresh_until", "in_turn", "route", "routes_version", "topic",
+        "version",
     )  # fmt: skip
 
     def __init__(self, route: TopicEntry, queues: TopicQueues, version: int) -> None:
@@ -112,6 +113,8 @@ class TopicPlan:
         self.topic = queues.topic
         #: The fault table's, when the plan was made.
         self.version = version
+        #: The table of routes', when it was last looked at.
+        self.routes_version = -1
         #: Until when the route may be used without being asked for again.
         self.fresh_until = NEVER
         #: The first attempt of the default strategy has this part of the send's time, and no more
