@@ -13,15 +13,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import socket
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
 
-from rocketwire.aio.waiter import Call, Responder, SendWaiter, Waiter, finish_stored, refuse
+from rocketwire.aio.waiter import (
+    Call,
+    Responder,
+    SendWaiter,
+    Waiter,
+    finish_stored,
+    number_together,
+    refuse,
+)
 from rocketwire.core.effects import Flight, Oneway
-from rocketwire.core.faults.entries import note_written
 from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.errors import (
@@ -32,6 +38,7 @@ from rocketwire.errors import (
     RemoteProtocolError,
     RequestTimeoutError,
 )
+from rocketwire.socket_tuning import tune
 from rocketwire.unreachable import in_words, span, too_slow
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, Reply, Request
@@ -159,30 +166,16 @@ class Connection(asyncio.Protocol):
 
     def _number_gathered(self) -> None:
         """Make requests of the gathered attempts: from here on they count as written."""
-        waiters = [waiter for waiter in self._gathered if not waiter.is_over]
-        self._gathered = []
+        waiters = self._take_gathered()
         if not waiters:
             return
         now = self._last_used = self._clock()
-        attempts = [waiter.attempt for waiter in waiters]
-        unanswered = self.session.unanswered
-        pieces, sizes, errors = self.session.issue_sends(waiters, attempts)
+        pieces, deadline, errors = number_together(self.session, waiters, now)
         self._out += pieces
-        if errors:
-            lost = {failed for failed, _ in errors}
-            waiters = [waiter for waiter in waiters if waiter not in lost]
-            attempts, sizes = [w.attempt for w in waiters], [w.size for w in waiters]
-        deadline = math.inf
-        for waiter, attempt in zip(waiters, attempts, strict=True):
-            waiter.issued = now
-            waiter.deadline = limit = attempt.deadline
-            if limit < deadline:  # noqa: PLR1730  a call of min() costs more
-                deadline = limit
         if deadline < self._sweep_at:
             self._arm(deadline - now, deadline)
-        note_written(attempts, sizes, now, unanswered)
-        for failed, error in errors:
-            failed.fail(error)
+        for waiter, error in errors:
+            waiter.fail(error)
 
     def write_oneway(self, request: Request, flight: Flight | None) -> None:
         """Write a request that gets no answer. Only while ``is_ready``.
@@ -278,7 +271,7 @@ class Connection(asyncio.Protocol):
         # uvloop's transports have all of Transport's methods without being one.
         self._transport = stream = cast("asyncio.Transport", transport)
         self._last_used = self._last_heard = self._clock()
-        _tune(stream.get_extra_info("socket"))
+        tune(stream.get_extra_info("socket"))
         stream.set_write_buffer_limits(high=_GATHER)
         if self.is_over and not self._line:  # nobody wants it any more
             stream.abort()
@@ -393,9 +386,9 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.abort()
 
-    def _take_gathered(self) -> list[Waiter]:
-        """What was gathered and never written."""
-        waiters: list[Waiter] = [waiter for waiter in self._gathered if not waiter.is_over]
+    def _take_gathered(self) -> list[SendWaiter]:
+        """What was gathered, and is not written yet."""
+        waiters = [waiter for waiter in self._gathered if not waiter.is_over]
         self._gathered = []
         return waiters
 
@@ -505,14 +498,3 @@ def _lost(text: str, cause: BaseException | None, *, written: bool) -> Connectio
     error = ConnectionLostError(text, written=written)
     error.__cause__ = cause
     return error
-
-
-def _tune(sock: socket.socket | None) -> None:
-    """Small packets leave at once; a peer that vanished is noticed while nothing is sent."""
-    if sock is None or sock.family not in {socket.AF_INET, socket.AF_INET6}:
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -7,19 +7,22 @@ read. Anything else makes it ask the attempt for its operation, and run that.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from rocketwire.core.effects import Invoke, Oneway
+from rocketwire.core.faults.entries import note_written
 from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.results import result_later
-from rocketwire.errors import RocketMQError
+from rocketwire.errors import LocalProtocolError, RocketMQError
 from rocketwire.message import SendResult
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import Command
+from rocketwire.wire.session import Session
 
 if TYPE_CHECKING:
     from rocketwire.aio.connection import Connection
@@ -144,6 +147,32 @@ class SendWaiter(Waiter):
     @abstractmethod
     def stored(self) -> None:
         """An answer said "stored"; ``answer`` is its frame. Must not raise."""
+
+
+def number_together(
+    session: Session[Waiter], waiters: list[SendWaiter], now: float
+) -> tuple[list[bytes | memoryview], float, list[tuple[Waiter, LocalProtocolError]]]:
+    """Make requests of the attempts of several waiters, and tell the fault table.
+
+    Returns:
+        The bytes of the requests in pieces; their first deadline; and the waiters whose attempt
+        can't be written, with the reason.
+    """
+    attempts = [waiter.attempt for waiter in waiters]
+    unanswered = session.unanswered
+    pieces, sizes, errors = session.issue_sends(waiters, attempts)
+    if errors:
+        lost = {failed for failed, _ in errors}
+        waiters = [waiter for waiter in waiters if waiter not in lost]
+        attempts, sizes = [w.attempt for w in waiters], [w.size for w in waiters]
+    deadline = math.inf
+    for waiter, attempt in zip(waiters, attempts, strict=True):
+        waiter.issued = now
+        waiter.deadline = limit = attempt.deadline
+        if limit < deadline:  # noqa: PLR1730  a call of min() costs more
+            deadline = limit
+    note_written(attempts, sizes, now, unanswered)
+    return pieces, deadline, errors
 
 
 def finish_stored(waiters: list[SendWaiter], now: float) -> None:

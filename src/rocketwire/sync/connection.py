@@ -21,6 +21,7 @@ from rocketwire.errors import (
     ConnectionLostError,
     RequestTimeoutError,
 )
+from rocketwire.socket_tuning import tune
 from rocketwire.sync.dial import open_socket
 from rocketwire.unreachable import explain
 from rocketwire.wire.command import ONEWAY, RESPONSE, Reply, Request
@@ -366,8 +367,7 @@ class Connector:
             raise RequestTimeoutError(f"no time was left to connect to {address}")
         sock, host = open_socket(address, left, self._clock)
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            tune(sock)
             if self._tls is not None and self._context is not None:
                 name = self._tls.server_name or host
                 sock = self._context.wrap_socket(sock, server_hostname=name)
