@@ -42,6 +42,7 @@ from rocketwire.errors import (
     UnsupportedRequestError,
 )
 from rocketwire.fault_policy import FaultPolicy
+from rocketwire.log_fields import fill_in_fields
 from rocketwire.message import Message, MessageQueue, SendResult, SendStatus, TransactionState
 from rocketwire.stored_message import Reply, StoredMessage
 from rocketwire.telemetry_config import TelemetryConfig
@@ -330,6 +331,8 @@ __all__ = [
     "__version__",
 ]
 
+
+fill_in_fields()
 
 if not TYPE_CHECKING:  # to type checkers every name would be there
 

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from rocketwire.core.sending.checks import Check, verdict
 from rocketwire.errors import ConfigError
+from rocketwire.log_fields import about
 from rocketwire.message import TransactionState
 from rocketwire.stored_message import StoredMessage
 
@@ -114,6 +115,7 @@ class _Desk:
                     "%d transactions wait for the checker: %s is left to a later question",
                     len(self._line),
                     check.transaction_id,
+                    extra=about(check.message, group=check.group),
                 )
                 return
             self._open.add(check.key)
@@ -162,6 +164,7 @@ class _Desk:
                 elapsed,
                 check.transaction_id,
                 self._limit,
+                extra=about(check.message, group=check.group),
             )
         elif not is_closed:
             self._settle(check, state)
@@ -174,6 +177,7 @@ class _Desk:
             check.message.topic,
             check.message.keys,
             exc_info=error,
+            extra=about(check.message, group=check.group),
         )
 
     @abstractmethod

@@ -145,7 +145,7 @@ class AsyncConsumer(GroupClient, Generic[Given]):
                 await self._stopped.wait()
         except asyncio.CancelledError:
             if workers.were_started:
-                tell_of_waiting(self._workload, self._config.shutdown_timeout)
+                tell_of_waiting(self._workload, self._config.shutdown_timeout, self._config.group)
             raise
 
     async def _end(self, workers: _Workers) -> None:

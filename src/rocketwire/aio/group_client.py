@@ -33,6 +33,7 @@ from rocketwire.core.reading.pull import TagFilter
 from rocketwire.core.sending.validate import check_topic
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.hooks import HookSet
+from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
 from rocketwire.offset_file import OffsetFile
 from rocketwire.stored_message import Reply, StoredMessage
@@ -156,7 +157,10 @@ class GroupClient(AsyncClient[ConsumerConfig]):
             self._wake_all()
             try:
                 if not await session.leave(self._patience()):
-                    _log.warning("a handler was still at work when its consumer left the group")
+                    _log.warning(
+                        "a handler was still at work when its consumer left the group",
+                        extra=about(group=self._config.group),
+                    )
             finally:
                 self._session, self._is_leaving = None, False
                 self._close_file()

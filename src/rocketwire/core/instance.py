@@ -23,6 +23,7 @@ from rocketwire.core.sending.replies import Replies
 from rocketwire.core.wake_up import WakeUp
 from rocketwire.errors import ConfigError
 from rocketwire.hooks import BrokerEvent, HookSet, ProbeEvent, RouteEvent, call_hooks
+from rocketwire.log_fields import about
 from rocketwire.wire.acl import sign
 from rocketwire.wire.command import BINARY, JSON, Command, Request
 from rocketwire.wire.message_id import MessageIdMaker
@@ -192,6 +193,7 @@ class Instance:
                 len(entry.queues),
                 ", ".join(entry.brokers) or "no broker",
                 len(change.before),
+                extra=about(topic=entry.topic),
             )
             if self.hooks.route_changed:
                 event = RouteEvent(entry.topic, change.before, entry.queues, self.wall())

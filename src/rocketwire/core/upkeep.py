@@ -20,6 +20,7 @@ from rocketwire.errors import (
     RouteError,
     TransportError,
 )
+from rocketwire.log_fields import about
 from rocketwire.wire.codes import BROKER_UNWELL, RESPONSE_NAMES, RequestCode, ResponseCode
 from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.headers import heartbeat_body, unregister_client
@@ -86,7 +87,7 @@ def refresh_routes(instance: Instance) -> Op[int]:
                 default_queues=default_queues,
             )
         except (RouteError, BrokerError, ProtocolError) as error:
-            _log.debug("route of %s was not refreshed: %s", topic, error)
+            _log.debug("route of %s was not refreshed: %s", topic, error, extra=about(topic=topic))
             continue
         count += 1
     return count
@@ -114,7 +115,7 @@ def probe(instance: Instance, broker: str) -> Op[None]:
     try:
         reply = yield from invoke(address, _heartbeat_request(instance), deadline, watch)
     except (TransportError, ProtocolError) as error:
-        _log.debug("probe of %s failed: %s", broker, error)
+        _log.debug("probe of %s failed: %s", broker, error, extra=about(broker=broker))
         reason = what_happened(error, instance.clock() - watch.began)
     else:
         good, latency = reply.code not in BROKER_UNWELL, reply.arrived - watch.began

@@ -196,7 +196,7 @@ class Member(GroupClient):
 
     def tell_of_waiting(self) -> None:
         """Say what leaving waits for."""
-        tell_of_waiting(self._workload, self._config.shutdown_timeout)
+        tell_of_waiting(self._workload, self._config.shutdown_timeout, self._config.group)
 
     def give_up_waiting(self) -> None:
         """Leave without those handlers that are still at work. From any thread."""

@@ -29,6 +29,7 @@ from rocketwire.core.faults.presets import JavaJudge, NoJudge
 from rocketwire.core.sending.retry import what_happened
 from rocketwire.errors import RequestTimeoutError
 from rocketwire.fault_policy import FaultPolicy
+from rocketwire.log_fields import about
 from rocketwire.wire.codes import BROKER_UNWELL, RESPONSE_NAMES, STORED, ResponseCode
 
 __all__ = ["BrokerHealth", "FaultTable", "Flight"]
@@ -440,6 +441,7 @@ class FaultTable:
                 "%s: steadily %s; if it is far rather than sick, set `expected`",
                 notice.broker,
                 notice.words,
+                extra=about(broker=notice.broker),
             )
         elif notice.kind == "isolated" and self._on_isolated is not None:
             self._on_isolated(notice.broker, notice.words, notice.until)

@@ -12,6 +12,7 @@ from rocketwire.core.group.process_queue import ProcessQueue
 from rocketwire.core.group.pull_loop import go_on_at
 from rocketwire.core.reading.pull import max_offset, min_offset, offset_for_time
 from rocketwire.errors import ConfigError
+from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
 from rocketwire.setting_values import seconds
 
@@ -47,7 +48,12 @@ def seek(
     offset = yield from _offset(group, queue, where, deadline)
     if group.queues.get(queue) is not held:
         raise _not_ours(queue)  # it went away meanwhile
-    log.info("%s: going on at offset %d, as the program wants", queue, offset)
+    log.info(
+        "%s: going on at offset %d, as the program wants",
+        queue,
+        offset,
+        extra=about(group=group.name, offset=offset),
+    )
     go_on_at(group, held, offset)
     return offset
 

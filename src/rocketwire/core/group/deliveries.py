@@ -17,6 +17,7 @@ from rocketwire.core.group.send_back import Retry, bury_work, return_work
 from rocketwire.core.group.trace import FAILED, SUCCESS
 from rocketwire.core.group.workload import Work
 from rocketwire.errors import ClientClosedError, ConfigError
+from rocketwire.log_fields import about
 from rocketwire.setting_values import seconds
 from rocketwire.stored_message import StoredMessage
 
@@ -138,7 +139,11 @@ class HandedOut:
         text = f"{self.message.message_id} of {self.message.queue} comes again"
         if self._group.is_leaving:
             raise ClientClosedError(f"the consumer has left its group: {text}")
-        log.info("%s: its queue was lost, or moved, before it was decided about", text)
+        log.info(
+            "%s: its queue was lost, or moved, before it was decided about",
+            text,
+            extra=about(self.message, group=self._group.name),
+        )
 
     def _end_trace(self, code: int) -> None:
         if self._group.tracer is not None:

@@ -15,6 +15,7 @@ from rocketwire.core.group.returning import why_of
 from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.naming import without_namespace
 from rocketwire.errors import RemoteProtocolError
+from rocketwire.log_fields import about
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import Command
@@ -67,7 +68,12 @@ def _answer(group: Group, message: StoredMessage, result: object, spent: float) 
     word = "CR_SUCCESS" if retry is None else "CR_LATER"
     if isinstance(result, Failure):
         word = "CR_THROW_EXCEPTION"
-    log.info("%s was handled because an operator wanted it: %s", message.message_id, word)
+    log.info(
+        "%s was handled because an operator wanted it: %s",
+        message.message_id,
+        word,
+        extra=about(message, group=group.name),
+    )
     body = {
         "autoCommit": True,
         "consumeResult": word,

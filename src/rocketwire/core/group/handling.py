@@ -14,6 +14,7 @@ from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.send_back import Retry
 from rocketwire.core.group.trace import EXCEPTION, FAILED, SUCCESS
 from rocketwire.core.group.workload import Limits, Workload
+from rocketwire.log_fields import about
 from rocketwire.stored_message import StoredMessage
 
 log = logging.getLogger("rocketwire.consumer")
@@ -40,7 +41,12 @@ def wanted_retry(
     if isinstance(result, Retry):
         return result
     if isinstance(result, Failure):
-        log.warning("a handler failed at %s", describe(given, group), exc_info=result.error)
+        log.warning(
+            "a handler failed at %s",
+            describe(given, group),
+            exc_info=result.error,
+            extra=about(given, group=group),
+        )
         return Retry()
     return Retry() if result is Retry else None
 
@@ -87,7 +93,7 @@ def make_workload(config: ConsumerConfig, lock: Any, clock: Callable[[], float])
     )
 
 
-def tell_of_waiting(workload: Workload, limit: float) -> None:
+def tell_of_waiting(workload: Workload, limit: float, group: str) -> None:
     """Say how long a consumer that was interrupted waits for its handlers."""
     count = workload.in_hand
     if count:
@@ -97,4 +103,5 @@ def tell_of_waiting(workload: Workload, limit: float) -> None:
             count,
             "handler" if count == 1 else "handlers",
             "it" if count == 1 else "them",
+            extra=about(group=group),
         )

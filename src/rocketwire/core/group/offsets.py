@@ -21,6 +21,7 @@ from rocketwire.core.reading.pull import (
     read_queues,
 )
 from rocketwire.errors import BrokerError, RocketMQError, TransportError
+from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
 from rocketwire.wire import headers
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -143,7 +144,11 @@ def _begin_at_the_end_here(
     try:
         local.save(ends | {queue: end})
     except OSError as error:
-        log.warning("where queues begin could not be written: %s", error)
+        log.warning(
+            "where queues begin could not be written: %s",
+            error,
+            extra=about(queue, group=group.name),
+        )
     return end
 
 
@@ -230,7 +235,13 @@ def _write_at_once(
             done.append(queue)
         else:
             why = reply.remark if isinstance(reply, Reply) else reply
-            log.debug("%s: offset %d was not committed: %s", queue, offsets[queue], why)
+            log.debug(
+                "%s: offset %d was not committed: %s",
+                queue,
+                offsets[queue],
+                why,
+                extra=about(group=group.name, offset=offsets[queue]),
+            )
     return done
 
 
@@ -246,14 +257,18 @@ def commit(group: Group, queues: Sequence[ProcessQueue], deadline: float) -> Op[
         try:
             group.local.save(changed)
         except OSError as error:
-            log.warning("offsets could not be written, they are tried again: %s", error)
+            log.warning(
+                "offsets could not be written, they are tried again: %s",
+                error,
+                extra=about(group=group.name),
+            )
             return False
         done = list(changed)
     else:
         try:
             done = yield from _write(group, changed, deadline)
         except (TransportError, BrokerError) as error:  # a broker that no route has any more
-            log.debug("offsets were not committed: %s", error)
+            log.debug("offsets were not committed: %s", error, extra=about(group=group.name))
             done = []
     for held in queues:
         if held.queue in done:

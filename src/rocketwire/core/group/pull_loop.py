@@ -21,6 +21,7 @@ from rocketwire.core.reading.pull import HOLD_SLACK, Fetched, address_of, read_p
 from rocketwire.core.routes import MASTER
 from rocketwire.errors import ClientClosedError, RocketMQError, TransportError
 from rocketwire.hooks import QueueEvent, call_hooks
+from rocketwire.log_fields import about
 from rocketwire.wire import headers
 from rocketwire.wire.codes import PullFlag, RequestCode
 from rocketwire.wire.command import Reply, Request
@@ -71,7 +72,13 @@ def _bear(group: Group, held: ProcessQueue, error: Exception, rest: float) -> fl
     group.counters.pull_errors += 1
     if not rest and not held.is_dropped:
         unforeseen = None if isinstance(error, RocketMQError) else error
-        log.warning("%s can't be pulled, trying again: %s", held.queue, error, exc_info=unforeseen)
+        log.warning(
+            "%s can't be pulled, trying again: %s",
+            held.queue,
+            error,
+            exc_info=unforeseen,
+            extra=about(group=group.name, offset=held.next_offset),
+        )
     held.source = MASTER
     if isinstance(error, TransportError):
         # It may live elsewhere now, or have forgotten us, and how far we had come.
@@ -230,6 +237,7 @@ def _take(group: Group, held: ProcessQueue, found: Fetched) -> bool:
             before,
             found.next_offset - 1,
             len(found.messages),
+            extra=about(group=group.name, offset=before),
         )
     group.workload.put(held, found.messages, max(before, found.next_offset), size)
     is_full_stride = covered == held.stride
@@ -244,7 +252,7 @@ def _move(group: Group, held: ProcessQueue, found: Fetched) -> None:
         f"offset {found.moved_from} is not there, the broker has {found.min_offset} to "
         f"{found.max_offset}; going on at {found.next_offset}"
     )
-    log.warning("%s: %s", held.queue, why)
+    log.warning("%s: %s", held.queue, why, extra=about(group=group.name, offset=found.moved_from))
     group.counters.moved_offsets += 1
     group.workload.restart(held, found.next_offset)
     group.commit_wake_up.wake()

@@ -19,6 +19,7 @@ from rocketwire.core.group.offsets import committed_offset
 from rocketwire.core.group.process_queue import ProcessQueue
 from rocketwire.core.group.pull_loop import go_on_at
 from rocketwire.errors import RocketMQError
+from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Reply
@@ -66,7 +67,12 @@ def lock(group: Group, queues: Iterable[MessageQueue]) -> Op[dict[MessageQueue, 
     for own, reply in answers:
         if not isinstance(reply, Reply) or reply.code != ResponseCode.SUCCESS:
             why = reply.remark if isinstance(reply, Reply) else reply
-            log.info("queues of %s could not be locked: %s", own[0].broker, why)
+            log.info(
+                "queues of %s could not be locked: %s",
+                own[0].broker,
+                why,
+                extra=about(group=group.name, broker=own[0].broker),
+            )
             continue
         locked = decode_lock_reply(reply.body)
         found |= {queue: group.on_wire(queue) in locked for queue in own}
@@ -77,7 +83,12 @@ def unlock(group: Group, queues: Iterable[MessageQueue]) -> Op[None]:
     """Give locks back, so that the next owner need not wait for their end."""
     for own, reply in (yield from _ask(group, RequestCode.UNLOCK_BATCH_QUEUES, queues)):
         if not isinstance(reply, Reply):
-            log.debug("queues of %s could not be unlocked: %s", own[0].broker, reply)
+            log.debug(
+                "queues of %s could not be unlocked: %s",
+                own[0].broker,
+                reply,
+                extra=about(group=group.name, broker=own[0].broker),
+            )
 
 
 def renew(group: Group, held: Iterable[ProcessQueue]) -> Op[None]:
@@ -89,7 +100,11 @@ def renew(group: Group, held: Iterable[ProcessQueue]) -> Op[None]:
         if is_ours:
             yield from _locked(group, process_queue, began)
         elif process_queue.locked_until:
-            log.warning("%s is locked by another member: nothing more is handled of it", queue)
+            log.warning(
+                "%s is locked by another member: nothing more is handled of it",
+                queue,
+                extra=about(group=group.name),
+            )
             process_queue.locked_until = 0.0
             group.rebalance_wake_up.wake()
 
@@ -102,10 +117,20 @@ def _locked(group: Group, held: ProcessQueue, began: float) -> Op[None]:
         try:
             offset = yield from committed_offset(group, held.queue, deadline)
         except RocketMQError as error:
-            log.warning("%s is locked again, but its offset is unknown: %s", held.queue, error)
+            log.warning(
+                "%s is locked again, but its offset is unknown: %s",
+                held.queue,
+                error,
+                extra=about(group=group.name),
+            )
             return
         if offset is not None and offset > group.floors((held,))[held.queue]:
-            log.warning("%s: others have handled it up to %d meanwhile", held.queue, offset)
+            log.warning(
+                "%s: others have handled it up to %d meanwhile",
+                held.queue,
+                offset,
+                extra=about(group=group.name, offset=offset),
+            )
             go_on_at(group, held, offset)
     is_news = clock() >= held.locked_until
     held.locked_until = began + group.config.lock_lifetime

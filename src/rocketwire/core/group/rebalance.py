@@ -19,6 +19,7 @@ from rocketwire.core.group.queue_locks import left_alone, lock, unlock
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.errors import RocketMQError
 from rocketwire.hooks import QueuesEvent, call_hooks
+from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Reply
@@ -160,7 +161,9 @@ def _take_over(group: Group, queues: list[MessageQueue]) -> Op[list[MessageQueue
         try:
             offset = yield from start_offset(group, queue)
         except RocketMQError as error:
-            log.warning("%s can't be taken over yet: %s", queue, error)
+            log.warning(
+                "%s can't be taken over yet: %s", queue, error, extra=about(group=group.name)
+            )
             failed.append(queue)
             continue
         if group.is_leaving or queue.topic not in group.subscriptions:
@@ -172,7 +175,13 @@ def _take_over(group: Group, queues: list[MessageQueue]) -> Op[list[MessageQueue
         yield from unlock(group, failed)
     if taken:
         group.counters.assigned += len(taken)
-        log.info("%s: %d queues taken over, %d now", group.name, len(taken), len(group.queues))
+        log.info(
+            "%s: %d queues taken over, %d now",
+            group.name,
+            len(taken),
+            len(group.queues),
+            extra=about(group=group.name),
+        )
         if group.hooks.assigned:
             event = QueuesEvent(group.instance.wall(), group.name, tuple(taken))
             call_hooks(group.hooks.assigned, event)
@@ -198,7 +207,13 @@ def _give_back(group: Group, queues: list[MessageQueue]) -> None:
         group.start(_release(group, held))
     if queues:
         group.counters.revoked += len(queues)
-        log.info("%s: %d queues given back, %d left", group.name, len(queues), len(group.queues))
+        log.info(
+            "%s: %d queues given back, %d left",
+            group.name,
+            len(queues),
+            len(group.queues),
+            extra=about(group=group.name),
+        )
 
 
 def tell_of_revocation(group: Group, queues: list[MessageQueue]) -> None:
@@ -214,7 +229,9 @@ def _release(group: Group, held: ProcessQueue) -> Op[None]:
         yield from _drain(group, held)
     except Exception:  # noqa: BLE001 - it is logged
         # It must not stay on its way out for ever: nobody else of us would take it over again.
-        log.exception("%s was not given back as it should be", held.queue)
+        log.exception(
+            "%s was not given back as it should be", held.queue, extra=about(group=group.name)
+        )
     group.workload.let_go_open(held)
     group.releasing.pop(held.queue, None)
     group.rebalance_wake_up.wake()

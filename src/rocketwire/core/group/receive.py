@@ -33,6 +33,7 @@ from rocketwire.errors import (
     ServiceNotAvailableError,
     TransportError,
 )
+from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue, StoredMessage
 from rocketwire.wire import headers, pop
 from rocketwire.wire.client_bodies import Subscription
@@ -335,7 +336,13 @@ class Receiver:
             length = _FIRST_REST if known is None else min(known.length * 2, _LONGEST_REST)
             self._rests[place.broker] = _Rest(self._instance.clock() + length, length)
             self._instance.route_wake_up.wake()
-            _log.debug("%s: broker %s can't be asked: %s", place.topic, place.broker, error)
+            _log.debug(
+                "%s: broker %s can't be asked: %s",
+                place.topic,
+                place.broker,
+                error,
+                extra=about(topic=place.topic, broker=place.broker, group=self._group),
+            )
 
     # What becomes of messages
 

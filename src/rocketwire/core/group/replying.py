@@ -8,6 +8,7 @@ from rocketwire.core.effects import Op, invoke
 from rocketwire.core.group.membership import Group, log
 from rocketwire.core.sending.validate import check_message
 from rocketwire.errors import InvalidMessageError, RocketMQError
+from rocketwire.log_fields import about
 from rocketwire.message import Message
 from rocketwire.stored_message import Reply, StoredMessage
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
@@ -45,6 +46,7 @@ def send_reply(group: Group, request: StoredMessage, reply: Reply) -> Op[None]:
             group.name,
             request.topic,
             error,
+            extra=about(request, group=group.name),
         )
     else:
         group.counters.replies += 1

@@ -11,6 +11,7 @@ from rocketwire.core.group.process_queue import ProcessQueue
 from rocketwire.core.group.pull_loop import go_on_at
 from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.naming import without_namespace
+from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
 from rocketwire.wire.broker_requests import decode_group_changed, decode_reset_offsets
 from rocketwire.wire.client_bodies import queue_json
@@ -31,7 +32,7 @@ def answer(group: Group, command: Command) -> Command | LaterAnswer | None:
 def _group_changed(group: Group, command: Command) -> None:
     """Somebody came or went: share the queues anew, at once."""
     if decode_group_changed(command.ext) == group.wire_name:
-        log.debug("%s: the group has changed", group.name)
+        log.debug("%s: the group has changed", group.name, extra=about(group=group.name))
         group.rebalance_wake_up.wake()
 
 
@@ -44,7 +45,12 @@ def _reset_offsets(group: Group, command: Command) -> None:
         queue = _displayed(group, wire_queue)
         held = group.queues.get(queue)
         if held is not None:
-            log.warning("%s: an operator moved the group to offset %d", queue, offset)
+            log.warning(
+                "%s: an operator moved the group to offset %d",
+                queue,
+                offset,
+                extra=about(group=group.name, offset=offset),
+            )
             go_on_at(group, held, offset)
 
 

@@ -17,6 +17,7 @@ from rocketwire.core.effects import Op, invoke
 from rocketwire.core.group.membership import Group, log
 from rocketwire.core.naming import RETRY_PREFIX
 from rocketwire.errors import BrokerError, ConnectFailedError, InvalidMessageError
+from rocketwire.log_fields import about
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire import headers
 from rocketwire.wire.codes import STORED, RequestCode, ResponseCode, error_for
@@ -139,6 +140,7 @@ def give_back(
             step,
             "the nearest longer" if step > after else "the longest",
             after,
+            extra=about(message, group=group.name),
         )
     return step
 
@@ -147,13 +149,20 @@ def _return_exactly(group: Group, message: StoredMessage, after: float) -> Op[bo
     """Have a message come again to the second; False where its broker can't do that."""
     broker = message.queue.broker
     if after > 0 and not has_timed_messages(group, broker):
-        log.warning("broker %s has no timed messages (5.0): exact_retries goes by steps", broker)
+        log.warning(
+            "broker %s has no timed messages (5.0): exact_retries goes by steps",
+            broker,
+            extra=about(message, group=group.name),
+        )
         return False
     try:
         yield from store_retry(group, message, after)
     except BrokerError as refusal:
         log.warning(
-            "%s can't be retried exactly, by a step instead: %s", message.message_id, refusal
+            "%s can't be retried exactly, by a step instead: %s",
+            message.message_id,
+            refusal,
+            extra=about(message, group=group.name),
         )
         return False
     return True
@@ -184,7 +193,12 @@ def bury(group: Group, message: StoredMessage, why: str) -> Op[None]:
     try:
         yield from store_dead_letter(group, message, why)
     except BrokerError as refusal:
-        log.warning("the dead letter of %s does not tell why: %s", message.message_id, refusal)
+        log.warning(
+            "the dead letter of %s does not tell why: %s",
+            message.message_id,
+            refusal,
+            extra=about(message, group=group.name),
+        )
         yield from send_back(group, message, DEAD)
 
 

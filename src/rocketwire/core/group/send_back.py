@@ -20,6 +20,7 @@ from rocketwire.core.group.returning import RETURNED, bury, check_reason, give_b
 from rocketwire.core.group.workload import Work
 from rocketwire.errors import ConfigError, RocketMQError
 from rocketwire.hooks import QueueEvent, RetryEvent, call_hooks
+from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.lazy_message import tried_again
@@ -91,7 +92,11 @@ def _or_again(group: Group, work: Work, operation: Op[None]) -> Op[None]:
     try:
         yield from operation
     except Exception:  # noqa: BLE001 - it is logged
-        log.exception("%s: messages are handed out again", work.process_queue.queue)
+        log.exception(
+            "%s: messages are handed out again",
+            work.process_queue.queue,
+            extra=about(group=group.name),
+        )
         group.workload.hand_out_again(work)
 
 
@@ -116,7 +121,12 @@ def _send_all_back(
         try:
             pause = yield from give_back(group, message, after, error)
         except RocketMQError as failure:
-            log.warning("%s could not be sent back: %s", message.message_id, failure)
+            log.warning(
+                "%s could not be sent back: %s",
+                message.message_id,
+                failure,
+                extra=about(message, group=group.name),
+            )
             left.append(message)
             continue
         group.workload.settle(work, message)
@@ -205,6 +215,7 @@ def _warn_of_poison(group: Group, message: StoredMessage, error: Exception | Non
             _MANY,
             group.name,
             error if error is not None else "its handler asked for it again",
+            extra=about(message, group=group.name),
         )
 
 
@@ -220,7 +231,12 @@ def _try_to_bury(group: Group, message: StoredMessage, why: str) -> Op[bool]:
     try:
         yield from bury(group, message, why)
     except RocketMQError as failure:
-        log.warning("%s could not be moved to the dead letters: %s", message.message_id, failure)
+        log.warning(
+            "%s could not be moved to the dead letters: %s",
+            message.message_id,
+            failure,
+            extra=about(message, group=group.name),
+        )
         return False
     return True
 
@@ -244,6 +260,7 @@ def _tell(
             message.topic,
             message.reconsume_times + 1,
             dead,
+            extra=about(message, group=group.name),
         )
     elif is_here:
         counters.retried_here += 1
@@ -276,7 +293,7 @@ def _report(
     group: Group, queue: MessageQueue, messages: Sequence[StoredMessage], limit: float
 ) -> None:
     why = f"a handler has been at {messages[0].message_id} for over {limit:.0f} s"
-    log.error("%s: %s", queue, why)
+    log.error("%s: %s", queue, why, extra=about(messages[0], group=group.name))
     group.counters.overdue += len(messages)
     if group.hooks.handler_overdue:
         event = QueueEvent(group.instance.wall(), group.name, queue, why)

@@ -14,6 +14,7 @@ from rocketwire.core.group.rebalance import rebalance, tell_of_revocation
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.reading.filters import check_filter
 from rocketwire.errors import TopicNotFoundError
+from rocketwire.log_fields import about
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Reply, decode_command
 from rocketwire.wire.headers import heartbeat_body, unregister_client
@@ -63,7 +64,9 @@ def heartbeat(group: Group) -> Op[bool]:
             group.versions[call.address] = decode_command(reply.frame).version
         else:
             why = reply.remark if isinstance(reply, Reply) else reply
-            log.debug("heartbeat to %s failed: %s", call.address, why)
+            log.debug(
+                "heartbeat to %s failed: %s", call.address, why, extra=about(group=group.name)
+            )
             group.failed_at[call.address] = instance.clock()
     return heard == len(calls)
 

@@ -25,6 +25,7 @@ from rocketwire.core.reading.pull import (
     read_pull,
 )
 from rocketwire.errors import BrokerError, ProtocolError, RocketMQError, TransportError
+from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.command import Reply
@@ -180,6 +181,7 @@ class Reading:
                 fetched.min_offset,
                 fetched.max_offset,
                 fetched.next_offset,
+                extra=about(offset=fetched.moved_from),
             )
         elif self._tags.is_all and fetched.next_offset - cursor.next > len(fetched.messages):
             _log.warning(
@@ -190,6 +192,7 @@ class Reading:
                 fetched.next_offset - 1,
                 len(fetched.messages),
                 fetched.next_offset,
+                extra=about(offset=cursor.next),
             )
         cursor.next = fetched.next_offset
         if (
@@ -207,6 +210,11 @@ class Reading:
         self._instance.route_wake_up.wake()
         if cursor.failing_since is None:
             cursor.failing_since = now
-            _log.warning("%s can't be read, trying again: %s", cursor.queue, error)
+            _log.warning(
+                "%s can't be read, trying again: %s",
+                cursor.queue,
+                error,
+                extra=about(offset=cursor.next),
+            )
         elif not self._follow and now - cursor.failing_since > _PATIENCE:
             raise error

@@ -9,6 +9,7 @@ from rocketwire.core.effects import Op, invoke
 from rocketwire.core.instance import Instance
 from rocketwire.core.naming import without_namespace
 from rocketwire.errors import RemoteProtocolError, RocketMQError
+from rocketwire.log_fields import about
 from rocketwire.message import TransactionState
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.broker_requests import decode_transaction_check
@@ -108,6 +109,7 @@ def verdict(answer: object, check: Check) -> TransactionState:
         "it counts as unknown",
         answer,
         check.transaction_id,
+        extra=about(check.message, group=check.group),
     )
     return TransactionState.UNKNOWN
 
@@ -159,4 +161,5 @@ def answer_check(instance: Instance, check: Check, state: TransactionState) -> O
             state.name,
             check.transaction_id,
             problem,
+            extra=about(check.message, group=check.group),
         )

@@ -22,6 +22,7 @@ from rocketwire.errors import (
     TransactionError,
     TransportError,
 )
+from rocketwire.log_fields import about
 from rocketwire.message import Message, SendResult, SendStatus, TransactionState
 from rocketwire.wire.codes import RequestCode, ResponseCode, SystemFlag, error_for
 from rocketwire.wire.command import Reply, Request
@@ -229,7 +230,9 @@ class TransactionSteps:
             f"the {_IN_WORDS[wanted]} of transaction {self.transaction_id} was not confirmed by "
             f"{self._broker} ({cause}): its state is unknown, and the checkers of the group decide"
         )
-        _log.warning("%s", text)
+        _log.warning(
+            "%s", text, extra=about(self._message, group=self._sender.group, broker=self._broker)
+        )
         return TransactionError(text, TransactionState.UNKNOWN, self._result)
 
     def _ask(self, wanted: TransactionState) -> Op[Reply]:
