@@ -85,6 +85,12 @@ class Call:
         self.given = result
         return result
 
+    @property
+    def group(self) -> str:
+        """The group of the producer or consumer."""
+        found: str = self.client._config.group  # noqa: SLF001 - clients are ours
+        return found
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.operation}, {self._place} of {len(self._layers)})"
 
