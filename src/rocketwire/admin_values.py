@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from rocketwire.errors import RocketMQError
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import StoredMessage
 
 #: ``normal`` is what applications made; retry and dead-letter topics belong to a consumer group.
 TopicKind: TypeAlias = Literal["normal", "retry", "dead letter", "system"]
+#: What became of a copy of a message.
+CopyStatus: TypeAlias = Literal["sent", "already there", "in doubt", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +235,18 @@ class Purged:
     def messages(self) -> int:
         """How many they are."""
         return max(0, self.end - self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A message that was put into another topic, or why it was not.
+
+    ``status`` is ``sent``; ``already there`` where an earlier run had sent it; ``in doubt`` where
+    its send got no answer and it was not found since; or ``failed``.
+    """
+
+    message: StoredMessage
+    status: CopyStatus
+    queue: MessageQueue | None = None
+    offset: int | None = None
+    error: RocketMQError | None = None

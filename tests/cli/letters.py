@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +35,39 @@ def give_up(name_server: str, topic: str, group: str, count: int) -> None:
         assert consumer.stats().dead_lettered >= count
 
 
-def kill_after_lines(count: int, *arguments: str, cwd: Path) -> list[str]:
-    """Run a command, and kill it (-9) once it has written so many lines; what it wrote."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rocketwire", *arguments, "--json"],
+def _start(arguments: tuple[str, ...], cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "rocketwire", *arguments],
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
         cwd=cwd,
         env=os.environ | {"PYTHONPATH": SOURCES, "XDG_CONFIG_HOME": str(cwd)},
     )
+
+
+def kill_after_lines(count: int, *arguments: str, cwd: Path) -> None:
+    """Run a command, and kill it (-9) once it has written so many lines of JSON."""
+    process = _start((*arguments, "--json"), cwd)
     assert process.stdout is not None
-    lines = []
     try:
-        while len(lines) < count and (line := process.stdout.readline()):
-            lines.append(line)
+        for _ in range(count):
+            process.stdout.readline()
     finally:
         process.send_signal(signal.SIGKILL)
-        rest = process.communicate(timeout=30)[0]
-    return lines + rest.splitlines()
+        process.communicate(timeout=30)
+
+
+def run_until(
+    condition: Callable[[], bool], *arguments: str, cwd: Path, number: int = signal.SIGKILL
+) -> subprocess.CompletedProcess[str]:
+    """Run a command until something holds, and end it then with a signal."""
+    process = _start(arguments, cwd)
+    deadline = time.monotonic() + 60
+    try:
+        while process.poll() is None and not condition() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)

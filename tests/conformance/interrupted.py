@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rocketwire.core.effects import Op
+from rocketwire.core.effects import InvokeAll, Op, Sleep
+from rocketwire.wire.codes import RequestCode, ResponseCode
+from rocketwire.wire.command import RESPONSE, Command, reply_from
 
 
 def cut_off_at_every_step(
@@ -57,3 +59,24 @@ def _run_until(
 
 def _only(effect: Any) -> Op[Any]:
     return (yield effect)
+
+
+def run_without_index(run: Callable[[Op[Any]], Any], operation: Op[Any]) -> Any:
+    """Run an operation to which brokers answer that their index knows nothing; it does not wait."""
+    answer: Any = None
+    while True:
+        try:
+            effect = operation.send(answer)
+        except StopIteration as end:
+            return end.value
+        if isinstance(effect, Sleep):
+            answer = None
+        elif isinstance(effect, InvokeAll) and _asks_index(effect):
+            nothing = Command(ResponseCode.QUERY_NOT_FOUND, remark="no", flag=RESPONSE)
+            answer = [reply_from(nothing) for _ in effect.invokes]
+        else:
+            answer = run(_only(effect))
+
+
+def _asks_index(effect: InvokeAll) -> bool:
+    return all(call.request.code == RequestCode.QUERY_MESSAGE for call in effect.invokes)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.admins import ADMINS
-from tests.conformance.interrupted import cut_off_at_every_step
+from tests.conformance.interrupted import cut_off_at_every_step, run_without_index
 from tests.conformance.members import MEMBERS, eventually, unique_group
 from tests.embedded.wire_client import WireClient
 
@@ -353,3 +353,21 @@ def test_a_redrive_that_ends_at_any_step_is_made_good_by_the_next(target, produc
         assert steps > 8
         copies = Counter(m.text for m in admin.read(f"%RETRY%{group}"))
     assert copies == {letter.message.text: 1 for letter in used}
+
+
+def test_a_copy_is_recognised_where_the_index_is_off(target, producer):
+    if not target.is_embedded:
+        pytest.skip("the others' tests need their index")
+    topic, group = target.topic(queues=1), unique_group()
+    producer.send(Message(topic, "42"))
+    kill_messages(target, topic, group, 1)
+    with Admin(target.name_server) as admin:
+        (letter,) = listed(admin, group, 1)
+
+        def blindly() -> Any:
+            operation = redrive(admin._instance, letter, to=None, reader="admin", timeout=5.0)
+            return run_without_index(admin._run, operation)
+
+        assert blindly().is_new
+        assert not blindly().is_new
+        assert len(list(admin.read(f"%RETRY%{group}"))) == 1

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from rocketwire.admin_values import (
     Broker,
     Connection,
-    DeadLetter,
     Group,
     GroupSummary,
     OffsetChange,
-    Purged,
-    Redriven,
     Topic,
     TopicSummary,
 )
-from rocketwire.aio.reader import AsyncReader
+from rocketwire.aio.message_admin import AsyncMessageAdmin
 from rocketwire.core.admin import brokers as broker_operations
-from rocketwire.core.admin import dead_letters as letters
 from rocketwire.core.admin import groups, messages, resets, topics
-from rocketwire.core.admin.redrive import redrive as redrive_letter
 from rocketwire.core.reading.topics import Position
 from rocketwire.message import epoch_of
 from rocketwire.stored_message import StoredMessage
 
 
-class AsyncAdmin(AsyncReader):
+class AsyncAdmin(AsyncMessageAdmin):
     """Looks at a cluster and changes it. The twin of ``Admin``, with the same names.
 
     It is a reader, too, to look into topics. It joins no group and keeps no position.
@@ -328,90 +323,5 @@ class AsyncAdmin(AsyncReader):
                 end=epoch_of(until, "until"),
                 max_messages=max_messages,
                 deadline=deadline,
-            )
-        )
-
-    # -- dead letters ------------------------------------------------------------------------
-
-    def dead_letters(
-        self, group: str, *, since: datetime | float | None = None, purged: bool = False
-    ) -> AsyncIterator[DeadLetter]:
-        """The messages that a consumer group has given up, in order per queue, for ``async for``.
-
-        Args:
-            group: its name.
-            since: only those given up at or after that.
-            purged: also those that were purged.
-
-        Raises:
-            GroupNotFoundError: there is no such group.
-            PermissionDeniedError: its dead letters may not be read; the text says how to allow it.
-        """
-        moment = None if since is None else epoch_of(since, "since")
-        return self._letters(group, moment, purged=purged)
-
-    async def _letters(
-        self, group: str, since: float | None, *, purged: bool
-    ) -> AsyncIterator[DeadLetter]:
-        self._deadline()
-        reading = letters.LetterReading(
-            self._instance,
-            group,
-            since=since,
-            purged=purged,
-            reader=self._config.group,
-            timeout=self._config.pull_timeout,
-        )
-        await self._run(reading.begin())
-        while not reading.is_over:
-            for letter in await self._run(reading.next_letters()):
-                yield letter
-
-    async def redrive(self, dead_letter: DeadLetter, *, to: str | None = None) -> Redriven:
-        """Send a dead letter again, to the group that gave it up; other groups do not see it.
-
-        It is looked for first, so that a second call sends nothing. Its count of tries begins anew.
-
-        Args:
-            dead_letter: as ``dead_letters`` gives it.
-            to: a topic instead, whose groups all get it.
-
-        Raises:
-            InvalidMessageError: it is no dead letter.
-            RocketMQError: it was not sent; or that is not known, and the next call finds out.
-        """
-        self._deadline()
-        return await self._run(
-            redrive_letter(
-                self._instance,
-                dead_letter,
-                to=to,
-                reader=self._config.group,
-                timeout=self._config.request_timeout,
-            )
-        )
-
-    async def purge_dead_letters(
-        self, group: str, *, before: datetime | float | None = None, dry_run: bool = False
-    ) -> tuple[Purged, ...]:
-        """Show a group's dead letters no more; they stay in their log until it is deleted.
-
-        Args:
-            group: its name.
-            before: only those given up before that.
-            dry_run: tell what it would do.
-
-        Raises:
-            GroupNotFoundError: there is no such group.
-        """
-        self._deadline()
-        return await self._run(
-            letters.purge(
-                self._instance,
-                group,
-                before=None if before is None else epoch_of(before, "before"),
-                reader=self._config.group,
-                dry_run=dry_run,
-                timeout=self._config.request_timeout,
             )
         )

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "topic": "rocketwire.cli.topic",
     "group": "rocketwire.cli.group",
     "dlq": "rocketwire.cli.dlq",
+    "replay": "rocketwire.cli.replay",
     "publish": "rocketwire.cli.publish",
     "transform": "rocketwire.cli.transform",
     "archive": "rocketwire.cli.archive",

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from rocketwire.admin_values import (
     Broker,
     Connection,
-    DeadLetter,
     Group,
     GroupSummary,
     OffsetChange,
-    Purged,
-    Redriven,
     Topic,
     TopicSummary,
 )
 from rocketwire.core.admin import brokers as broker_operations
-from rocketwire.core.admin import dead_letters as letters
 from rocketwire.core.admin import groups, messages, resets, topics
-from rocketwire.core.admin.redrive import redrive as redrive_letter
 from rocketwire.core.reading.topics import Position
 from rocketwire.message import epoch_of
 from rocketwire.stored_message import StoredMessage
-from rocketwire.sync.reader import Reader
+from rocketwire.sync.message_admin import MessageAdmin
 
 
-class Admin(Reader):
+class Admin(MessageAdmin):
     """Looks at a cluster and changes it: topics, groups, brokers, messages, access.
 
     It is a reader, too, to look into topics. It joins no group and keeps no position.
@@ -326,86 +321,5 @@ class Admin(Reader):
                 end=epoch_of(until, "until"),
                 max_messages=max_messages,
                 deadline=deadline,
-            )
-        )
-
-    # -- dead letters ------------------------------------------------------------------------
-
-    def dead_letters(
-        self, group: str, *, since: datetime | float | None = None, purged: bool = False
-    ) -> Iterator[DeadLetter]:
-        """The messages that a consumer group has given up, in order per queue.
-
-        Args:
-            group: its name.
-            since: only those given up at or after that.
-            purged: also those that were purged.
-
-        Raises:
-            GroupNotFoundError: there is no such group.
-            PermissionDeniedError: its dead letters may not be read; the text says how to allow it.
-        """
-        self._deadline()
-        reading = letters.LetterReading(
-            self._instance,
-            group,
-            since=None if since is None else epoch_of(since, "since"),
-            purged=purged,
-            reader=self._config.group,
-            timeout=self._config.pull_timeout,
-        )
-        self._run(reading.begin())
-        return self._letters(reading)
-
-    def _letters(self, reading: letters.LetterReading) -> Iterator[DeadLetter]:
-        while not reading.is_over:
-            yield from self._run(reading.next_letters())
-
-    def redrive(self, dead_letter: DeadLetter, *, to: str | None = None) -> Redriven:
-        """Send a dead letter again, to the group that gave it up; other groups do not see it.
-
-        It is looked for first, so that a second call sends nothing. Its count of tries begins anew.
-
-        Args:
-            dead_letter: as ``dead_letters`` gives it.
-            to: a topic instead, whose groups all get it.
-
-        Raises:
-            InvalidMessageError: it is no dead letter.
-            RocketMQError: it was not sent; or that is not known, and the next call finds out.
-        """
-        self._deadline()
-        return self._run(
-            redrive_letter(
-                self._instance,
-                dead_letter,
-                to=to,
-                reader=self._config.group,
-                timeout=self._config.request_timeout,
-            )
-        )
-
-    def purge_dead_letters(
-        self, group: str, *, before: datetime | float | None = None, dry_run: bool = False
-    ) -> tuple[Purged, ...]:
-        """Show a group's dead letters no more; they stay in their log until it is deleted.
-
-        Args:
-            group: its name.
-            before: only those given up before that.
-            dry_run: tell what it would do.
-
-        Raises:
-            GroupNotFoundError: there is no such group.
-        """
-        self._deadline()
-        return self._run(
-            letters.purge(
-                self._instance,
-                group,
-                before=None if before is None else epoch_of(before, "before"),
-                reader=self._config.group,
-                dry_run=dry_run,
-                timeout=self._config.request_timeout,
             )
         )

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
+from rocketwire.admin_values import CopyStatus
 from rocketwire.core.effects import Invoke, Op, invoke_all, sleep
 from rocketwire.core.instance import Instance
 from rocketwire.core.naming import with_namespace
@@ -26,7 +27,6 @@ from rocketwire.wire.message_copy import MessageCopy
 from rocketwire.wire.properties import Property, encode_properties_bytes
 
 T = TypeVar("T")
-CopyStatus: TypeAlias = Literal["sent", "already there", "in doubt", "failed"]
 
 #: Requests that are under way at a time.
 _AT_ONCE: Final = 64
