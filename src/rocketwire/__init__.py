@@ -49,6 +49,7 @@ from rocketwire.telemetry_config import TelemetryConfig
 from rocketwire.version import __version__
 
 if TYPE_CHECKING:
+    from rocketwire.access_values import PlainAccount, Policy, User
     from rocketwire.admin_values import (
         Broker,
         Connection,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         TopicBroker,
         TopicQueue,
         TopicSummary,
+        TraceEvent,
     )
     from rocketwire.aio.admin import AsyncAdmin
     from rocketwire.aio.consumer import AsyncConsumer
@@ -173,6 +175,8 @@ _LAZY = {
     "HandlerResult": "rocketwire.handler_types",
     "Hook": "rocketwire.hooks",
     "OffsetChange": "rocketwire.admin_values",
+    "PlainAccount": "rocketwire.access_values",
+    "Policy": "rocketwire.access_values",
     "ProbeEvent": "rocketwire.hooks",
     "ProbeWatcher": "rocketwire.hooks",
     "Producer": "rocketwire.sync.producer",
@@ -206,7 +210,9 @@ _LAZY = {
     "TopicBroker": "rocketwire.admin_values",
     "TopicQueue": "rocketwire.admin_values",
     "TopicSummary": "rocketwire.admin_values",
+    "TraceEvent": "rocketwire.admin_values",
     "Transaction": "rocketwire.sync.transaction",
+    "User": "rocketwire.access_values",
 }
 
 __all__ = [
@@ -272,6 +278,8 @@ __all__ = [
     "OffsetChange",
     "Outcome",
     "PermissionDeniedError",
+    "PlainAccount",
+    "Policy",
     "ProbeEvent",
     "ProbeWatcher",
     "Producer",
@@ -325,12 +333,14 @@ __all__ = [
     "TopicNotFoundError",
     "TopicQueue",
     "TopicSummary",
+    "TraceEvent",
     "Transaction",
     "TransactionError",
     "TransactionState",
     "TransportError",
     "UnknownTopicError",
     "UnsupportedRequestError",
+    "User",
     "__version__",
 ]
 

@@ -191,6 +191,26 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """One thing that happened to a message, as a client told it.
+
+    ``success`` is None while a consumer has not finished with it. ``duration`` is in seconds,
+    ``attempt`` counts from 1 for what a consumer got, and ``outcome`` is Java's word for how it
+    ended, where there is one.
+    """
+
+    kind: Literal["sent", "consumed", "transaction", "recalled"]
+    at: datetime
+    group: str | None
+    client: str
+    broker: str | None = None
+    success: bool | None = None
+    duration: float | None = None
+    attempt: int = 1
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A message that a consumer group has given up.
 

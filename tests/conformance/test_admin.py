@@ -18,6 +18,7 @@ from rocketwire import (
     GroupNotFoundError,
     InvalidMessageError,
     Message,
+    PlainAccount,
     Producer,
     RocketMQError,
     RouteError,
@@ -439,6 +440,74 @@ def test_wrong_types_are_named(admin: Any, method: str, args: tuple[Any, ...], s
         getattr(admin, method)(*args)
 
 
+def test_the_way_of_a_message_is_told_from_both_ends(admin: Any, target: Any):
+    topic, group = target.topic(queues=1), unique_group()
+    member = MEMBERS["blocking"](
+        target.name_server, group, topic, start="earliest", trace=True
+    ).start()
+    with Producer(target.name_server, group="tracing", trace=True) as producer:
+        sent = producer.send(Message(topic, b"traced"))
+        member.seen.wait(lambda seen: len(seen.all) >= 1)
+    member.stop()
+    soon(lambda: len(admin.trace(sent.message_id)) == 2)
+    first, second = admin.trace(sent.message_id)
+    assert (first.kind, first.group, first.success) == ("sent", "tracing", True)
+    assert first.broker
+    assert (second.kind, second.group, second.success) == ("consumed", group, True)
+    assert (second.attempt, second.outcome) == (1, "SUCCESS")
+    assert second.client == "127.0.0.1"
+    assert second.duration is not None
+    assert admin.trace("0A000001000078BF00000000AAAA0001") == ()
+    with pytest.raises(TopicNotFoundError, match="trace=True on clients"):
+        admin.trace(sent.message_id, trace_topic="no-traces-here")
+
+
+# -- access
+
+
+def test_a_cluster_without_users_says_what_they_need(admin: Any, target: Any):
+    for ask in (
+        admin.users,
+        admin.policies,
+        lambda: admin.create_user("u", "p"),
+        lambda: admin.delete_user("u"),
+        lambda: admin.set_policy("u", "Topic:t", ["Pub"]),
+    ):
+        with pytest.raises(UnsupportedRequestError, match=r"broker-a.*(5\.3\.0|keeps no users)"):
+            ask()
+    for ask in (
+        admin.plain_accounts,
+        lambda: admin.put_plain_account(PlainAccount("some-account"), "some-secret"),
+        lambda: admin.delete_plain_account("some-account"),
+    ):
+        with pytest.raises(UnsupportedRequestError, match=r"broker-a.*aclEnable=true"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "said"),
+    [
+        ("create_user", (5, "p"), "user is 5"),
+        ("create_user", ("u", ""), "password is empty"),
+        ("change_user", ("u",), "nothing to change"),
+        ("set_policy", ("u", "orders", ["Pub"]), "resource is 'orders': give Topic:NAME"),
+        ("set_policy", ("u", "Topic:t", ["Shout"]), "actions has 'Shout'"),
+        ("set_policy", ("u", "Topic:t", "Pub"), "actions is 'Pub': give a list"),
+        ("put_plain_account", ("key", "secret"), "give a PlainAccount"),
+        ("put_plain_account", (PlainAccount("short"), "long-enough"), "access_key has too few"),
+        (
+            "put_plain_account",
+            (PlainAccount("some-account", default_topic="X"), "a-secret"),
+            "one of PUB",
+        ),
+        ("trace", (5,), "message_id is 5"),
+    ],
+)
+def test_wrong_rights_are_named(admin: Any, method: str, args: tuple[Any, ...], said: str):
+    with pytest.raises(InvalidMessageError, match=said):
+        getattr(admin, method)(*args)
+
+
 # -- life
 
 
@@ -463,6 +532,17 @@ def test_a_closed_admin_says_so(admin: Any):
         lambda: admin.change_name_server_settings({"x": 1}),
         lambda: admin.message("id"),
         lambda: admin.find("t", "k"),
+        lambda: admin.trace("id"),
+        admin.users,
+        admin.policies,
+        admin.plain_accounts,
+        lambda: admin.create_user("u", "p"),
+        lambda: admin.change_user("u", password="p"),
+        lambda: admin.delete_user("u"),
+        lambda: admin.set_policy("u", "*", ["All"]),
+        lambda: admin.delete_policy("u"),
+        lambda: admin.put_plain_account(PlainAccount("some-account"), "some-secret"),
+        lambda: admin.delete_plain_account("some-account"),
     ):
         with pytest.raises(ClientClosedError, match="admin client was shut down"):
             ask()

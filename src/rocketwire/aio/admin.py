@@ -13,16 +13,18 @@ from rocketwire.admin_values import (
     OffsetChange,
     Topic,
     TopicSummary,
+    TraceEvent,
 )
+from rocketwire.aio.admin_access import AsyncAccessAdmin
 from rocketwire.aio.message_admin import AsyncMessageAdmin
 from rocketwire.core.admin import brokers as broker_operations
-from rocketwire.core.admin import groups, messages, resets, topics
+from rocketwire.core.admin import groups, messages, resets, topics, traces
 from rocketwire.core.reading.topics import Position
 from rocketwire.message import epoch_of
 from rocketwire.stored_message import StoredMessage
 
 
-class AsyncAdmin(AsyncMessageAdmin):
+class AsyncAdmin(AsyncAccessAdmin, AsyncMessageAdmin):
     """Looks at a cluster and changes it. The twin of ``Admin``, with the same names.
 
     It is a reader, too, to look into topics. It joins no group and keeps no position.
@@ -325,3 +327,21 @@ class AsyncAdmin(AsyncMessageAdmin):
                 deadline=deadline,
             )
         )
+
+    async def trace(
+        self, message_id: str, *, trace_topic: str | None = None
+    ) -> tuple[TraceEvent, ...]:
+        """What happened to a message, oldest first: who sent it, who consumed it, how it went.
+
+        Only what clients with ``trace=True`` (or Java's) wrote is known; brokers index it a moment
+        later. Without any of it the answer is empty.
+
+        Args:
+            message_id: the message id (no offset message id), as a result or a log has it.
+            trace_topic: where clients write traces, if that is no system topic.
+
+        Raises:
+            TopicNotFoundError: there is no trace topic.
+        """
+        deadline = self._deadline()
+        return await self._run(traces.trace(self._instance, message_id, trace_topic, deadline))
