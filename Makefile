@@ -15,7 +15,7 @@ OLDEST_PYSPARK ?= 4.0.1
 help:
 	@echo "make demo    set everything up and run the whole story on an embedded cluster"
 	@echo "make test    set everything up and run the tests"
-	@echo "make test-full   the tests, and those of Spark on the oldest PySpark, too"
+	@echo "make test-full   the tests, every moment of a send, and Spark on the oldest PySpark"
 	@echo "make check   linters, types, import rules"
 	@echo "make bench   speed, as ratios in one run"
 	@echo "make docs    build the documentation into site/"
@@ -35,8 +35,9 @@ demo: $(STAMP)
 test: $(STAMP)
 	@$(BIN)/python tools/run_tests.py $(PYTEST_ARGS)
 
-# All tests, and what is slow by nature: the Spark tests on the oldest PySpark, too.
+# All tests, and what is slow by nature: every moment of a send, and the Spark tests on the oldest PySpark, too.
 test-full: test
+	@ROCKETWIRE_EVERY_MOMENT=1 $(BIN)/python -m pytest -q --timeout=3600 tests/unit/sync/test_any_moment.py
 	@$(BIN)/python tools/try_spark.py --pyspark $(OLDEST_PYSPARK)
 
 # Runs all tests and, if they pass, records their numbers for the README's table of releases.

@@ -23,18 +23,18 @@ _KEPT: Final = 1.0
 #: A family, and an address of it as ``socket.connect`` takes it.
 Endpoint = tuple[int, tuple[Any, ...]]
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _lookups: dict[str, Lookup] = {}
 
 
 class Lookup:
     """A name that is being looked up, or was a moment ago."""
 
-    __slots__ = ("_error", "_found", "_waiters", "ended_at", "host", "over")
+    __slots__ = ("_error", "_found", "_waiters", "ended_at", "host", "is_over")
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.over = threading.Event()
+        self.is_over = False
         self.ended_at = 0.0
         self._found: list[Endpoint] = []
         self._error: Exception | None = None
@@ -42,14 +42,14 @@ class Lookup:
 
     def is_current(self) -> bool:
         """Whether it may serve who asks now: under way, or a success of a moment ago."""
-        if not self.over.is_set():
+        if not self.is_over:
             return True
         return self._error is None and time.monotonic() - self.ended_at < _KEPT
 
     def add_waiter(self, wake: Callable[[], None]) -> None:
         """Call ``wake`` when it is over, on whatever thread; now if it is."""
         with _lock:
-            is_over = self.over.is_set()
+            is_over = self.is_over
             if not is_over:
                 self._waiters.add(wake)
         if is_over:
@@ -80,7 +80,7 @@ class Lookup:
             self._error = error
         with _lock:
             self.ended_at = time.monotonic()
-            self.over.set()
+            self.is_over = True
             waiters, self._waiters = self._waiters, set()
         for wake in waiters:
             wake()
@@ -121,14 +121,16 @@ def look_up(host: str) -> Lookup:
 
 
 def _ask(host: str, port: int, flags: int = 0) -> list[Endpoint]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    # As bytes: for a text Python loads a codec, which fails in a signal handler that interrupts that.
+    name = host.encode() if host.isascii() else host
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=flags)
     return [(family, place) for family, _, _, _, place in found]
 
 
 def _forget() -> None:
     """In a forked child: the threads are the parent's."""
     global _lock  # noqa: PLW0603 - the old one may have been held when the process forked
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _lookups.clear()
 
 

@@ -19,7 +19,7 @@ from rocketwire.errors import ConfigError
 from rocketwire.middleware import installed
 from rocketwire.surroundings import make_client_id, surroundings
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _shared: dict[str, tuple[Instance, int]] = {}
 
 #: What all clients of one instance must agree on.
@@ -128,7 +128,7 @@ def _check_agreement(ours: ClientConfig, theirs: ClientConfig, client_id: str) -
 def _forget() -> None:
     """In a forked child nothing is shared with anybody yet."""
     global _lock  # noqa: PLW0603 - the old one may have been held when the process forked
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _shared.clear()
 
 

@@ -9,6 +9,9 @@ import struct
 import sys
 import threading
 import time
+from contextlib import AbstractContextManager
+from typing import Any
+from weakref import WeakSet
 
 from rocketwire.core.instance import Surroundings
 
@@ -17,14 +20,27 @@ _address: bytes | None = None
 
 
 def surroundings() -> Surroundings:
-    """The real ones, for this process."""
+    """The real ones, for one instance of this process.
+
+    Its locks may be taken again by the thread that holds them: a signal handler, a hook or a finalizer
+    may run while they are held, and use the same client.
+    """
+    locks: WeakSet[Any] = WeakSet()
+
+    def make_lock() -> AbstractContextManager[Any]:
+        lock = threading.RLock()
+        locks.add(lock)
+        return lock
+
     return Surroundings(
         clock=time.monotonic,
         wall=time.time,
         random=_random,
-        make_lock=threading.Lock,
+        make_lock=make_lock,
+        holds_lock=lambda: any(lock._is_owned() for lock in list(locks)),  # noqa: SLF001
         address=local_address(),
         pid=os.getpid(),
+        thread=threading.get_ident,
     )
 
 

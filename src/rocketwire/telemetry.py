@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketwire.hooks import AttemptEvent, BrokerEvent, ProbeEvent, RouteEvent
+from rocketwire.latch import Bell
 from rocketwire.telemetry_config import TelemetryConfig
 from rocketwire.telemetry_lines import DROPPED, Formatter, Record
 
@@ -116,10 +117,10 @@ class Writer:
         room = config.rotate_bytes // 4
         self._files = LineFiles(config, client_id, lambda: self._format.head(time.time(), room))
         self._lines: list[bytes] = []
-        self._called = threading.Event()
-        self._hurried = threading.Event()
-        self._closing = threading.Event()
-        self._lock = threading.Lock()
+        self._called = Bell()
+        self._hurried = Bell()
+        self._is_closing = False
+        self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self._has_trouble = False
@@ -135,9 +136,9 @@ class Writer:
                     )
                     thread.start()
                     self._thread = thread
-        self._called.set()
+        self._called.ring()
         if hurry:
-            self._hurried.set()
+            self._hurried.ring()
 
     def drop(self, count: int) -> None:
         """Count what is lost; exactly, because it is the measure of what the files lack."""
@@ -149,9 +150,9 @@ class Writer:
         if self.is_closed or os.getpid() != self._pid:
             return
         self.is_closed = True
-        self._closing.set()
-        self._hurried.set()
-        self._called.set()
+        self._is_closing = True
+        self._hurried.ring()
+        self._called.ring()
         thread = self._thread
         if thread is not None:
             thread.join(limit)
@@ -180,15 +181,15 @@ class Writer:
         """Wait for records and write them all; True after the last time."""
         self._called.wait()
         self._hurried.wait(_GATHER)
-        self._called.clear()
-        self._hurried.clear()
+        self._called.wait(0)
+        self._hurried.wait(0)
         # From here on a sender calls again; whoever was in line before is written now.
         self.is_called = False
-        is_last = self._closing.is_set()
+        is_last = self._is_closing
         while self._write_some():
             pass
-        if not is_last and self._closing.is_set():
-            self._called.set()  # it may have been cleared above
+        if not is_last and self._is_closing:
+            self._called.ring()  # it may have been cleared above
         return is_last
 
     def _write_some(self) -> bool:
@@ -197,7 +198,7 @@ class Writer:
             self._take()
         if not self._lines:
             return False
-        is_last_try = self._closing.is_set()
+        is_last_try = self._is_closing
         try:
             self._files.write(self._lines)
         except OSError as error:
@@ -223,7 +224,7 @@ class Writer:
             self.drop(len(self.queue))
             self.queue.clear()
             return False
-        self._closing.wait(_RETRY)
+        self._hurried.wait(_RETRY)
         return True
 
 

@@ -106,7 +106,7 @@ def test_locks_that_other_threads_hold_at_the_fork_do_not_stop_the_child(
     locks = [
         registry._lock,
         producer._start_lock,
-        producer._in_flight._changed,
+        producer._in_flight.lock,
         producer._callbacks._lock,
         producer._background._lock,
         producer._sender.order._lock,

@@ -122,7 +122,7 @@ class Links:
     @property
     def late_replies(self) -> int:
         """Replies that came after their request was given up."""
-        return self._late + sum(c.session.late for c in self._alive)
+        return self._late + sum(c.session.late for c in list(self._alive))
 
     @property
     def is_idle(self) -> bool:

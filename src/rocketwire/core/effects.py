@@ -84,10 +84,12 @@ class Gate:
     It has no lock of its own: the owner opens it and adds waiters under one lock of his.
     """
 
-    __slots__ = ("_waiters", "is_open")
+    __slots__ = ("_waiters", "is_open", "opener")
 
     def __init__(self) -> None:
         self.is_open = False
+        #: The thread without which it can't be opened, where that is known.
+        self.opener: int | None = None
         self._waiters: list[Callable[[], None]] = []
 
     def add_waiter(self, wake: Callable[[], None]) -> None:
@@ -102,7 +104,10 @@ class Gate:
         self.is_open = True
         while self._waiters:
             try:
-                wake = self._waiters.pop(0)  # in the order in which they came
+                # In the order in which they came. In two steps between which nothing comes: an
+                # interrupt that is raised behind a call of pop() would take the waiter along.
+                wake = self._waiters[0]
+                del self._waiters[0]
             except IndexError:  # another thread took the last one
                 return
             wake()

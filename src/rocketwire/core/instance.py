@@ -44,6 +44,10 @@ class Surroundings:
     make_lock: Callable[[], AbstractContextManager[Any]]
     address: bytes
     pid: int
+    #: Whether this thread is in the midst of something of the client: it has one of the locks.
+    holds_lock: Callable[[], bool] = lambda: False
+    #: Which thread this is.
+    thread: Callable[[], int] = lambda: 0
 
 
 class Instance:
@@ -65,6 +69,7 @@ class Instance:
             lock=surroundings.make_lock(),
             address_map=config.address_map,
             display=lambda topic: without_namespace(topic, config.namespace),
+            thread=surroundings.thread,
         )
         self.faults = FaultTable(
             config.fault,

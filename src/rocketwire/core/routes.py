@@ -68,6 +68,7 @@ class RouteTable:
         lock: AbstractContextManager[Any],
         address_map: AddressMap | None = None,
         display: Callable[[str], str] = str,
+        thread: Callable[[], int] = lambda: 0,
     ) -> None:
         """An empty table.
 
@@ -76,8 +77,10 @@ class RouteTable:
             lock: guards changes; reading needs none.
             address_map: see ``ClientConfig``.
             display: the name by which users know a topic, without its namespace.
+            thread: which thread this is; 0 where it does not matter.
         """
         self._display = display
+        self._thread = thread
         self._clock = clock
         self._lock = lock
         self._map = address_map
@@ -199,6 +202,7 @@ class RouteTable:
             if gate is not None:
                 return gate, False
             gate = self._lookups[topic] = Gate()
+            gate.opener = self._thread() or None
             return gate, True
 
     def end_lookup(self, topic: str) -> None:

@@ -20,6 +20,7 @@ from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.sending.broker_requests import answer
 from rocketwire.errors import SendFailedError
+from rocketwire.latch import Latch
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,8 +46,9 @@ class Background:
         self._instance = instance
         self._config = config
         self._on_routes = on_routes
-        self._wanted = threading.Event()
-        self._ready = threading.Event()
+        self._wanted = Latch()
+        self._claim = threading.Lock()
+        self._is_over = False
         self._inbox: deque[tuple[Op[Any], _Done] | SingleDelivery] = deque()
         self._is_called = False
         self._failure: Exception | None = None
@@ -56,48 +58,54 @@ class Background:
         self._driver: Driver | None = None
         self._own_driver: Driver | None = None
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._ident = 0
+        self._lock = instance.surroundings.make_lock()
 
     def start(self) -> None:
         """Start the thread, if the settings want one."""
+        if self._ident or self._is_stopping:
+            return
         with self._lock:
-            if self._thread is None and not self._is_stopping:
-                thread = threading.Thread(
+            # One that has no number was not started, because of an interrupt.
+            if self._thread is None or self._thread.ident is None:
+                self._thread = threading.Thread(
                     target=self._main, name="rocketwire-background", daemon=True
                 )
-                thread.start()
-                self._thread = thread
+                self._thread.start()
 
     def run(self, operation: Op[Any], done: _Done) -> None:
         """Run an operation there; ``done(result, error)`` is called on that thread."""
         self._inbox.append((operation, done))
         if not self._is_called:  # else somebody has called, and the loop has not come yet
-            self._call()
+            self.call()
 
-    def _call(self) -> None:
+    def call(self) -> None:
+        """Let the thread come for what is in line, without waiting for it."""
         self._is_called = True
-        if not self._ready.is_set():
+        loop = self._loop
+        if loop is None and not self._is_over:
             try:
                 self.start()
             except RuntimeError as error:  # the system has no thread for us now
                 self._refuse_all(error)
                 return
-            self._wanted.set()
-            self._ready.wait()
-        loop = self._loop
-        if loop is None or self._failure is not None:
+            self._wanted.open()
+            loop = self._loop
+        if self._is_over or (loop is None and self._thread is None):
             self._refuse_all()
-            return
-        try:
-            loop.call_soon_threadsafe(self._drain)
-        except RuntimeError:  # it was closed in this very moment
-            self._refuse_all()
+        elif loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:  # it was closed in this very moment
+                self._refuse_all()
+        # Else it looks for itself when its loop runs, or refuses all when that can't be.
 
     def post(self, delivery: SingleDelivery) -> None:
         """Send a submitted message there, as ``run`` does an operation."""
+        delivery.is_posted = True
         self._inbox.append(delivery)
         if not self._is_called:
-            self._call()
+            self.call()
 
     def keep(self, operation: Op[Any], done: _Done) -> None:
         """Run an operation there as ``run`` does, but when the thread comes to it: no hurry."""
@@ -106,27 +114,27 @@ class Background:
 
     def hurry(self) -> None:
         """Begin the upkeep now, and not only when the client has lived for a while."""
-        self._wanted.set()
+        self._wanted.open()
 
     def stop(self, timeout: float) -> None:
         """End the thread; whoever waits for something that has not begun is told."""
         self._is_stopping = True
-        self._wanted.set()
+        self._wanted.open()
         thread, loop, event = self._thread, self._loop, self._stop_event
         if loop is not None and event is not None:
             try:
                 loop.call_soon_threadsafe(event.set)
             except RuntimeError:
                 _log.debug("the background had stopped by itself")
-        if thread is not None and thread is not threading.current_thread():
+        if thread is None or thread.ident is None:
+            self._is_over = True
+        elif not self.is_current():
             thread.join(timeout)
-        if thread is None:
-            self._ready.set()  # nobody else will; whoever is late must not wait for it
         self._refuse_all()
 
     def is_current(self) -> bool:
         """Whether the caller runs on its thread: answers to submitted messages wait for him."""
-        return threading.current_thread() is self._thread
+        return self._ident == threading.get_ident()
 
     def let_go(self) -> None:
         """In a forked child: close the sockets here; they, and the thread, are the parent's.
@@ -156,7 +164,10 @@ class Background:
         error = error or self._failure
         why = f": {error}" if error is not None else ""
         while self._inbox:
-            item = self._inbox.popleft()
+            try:
+                item = self._inbox.popleft()
+            except IndexError:  # another thread, or a signal handler, refuses them, too
+                return
             refusal = SendFailedError(f"not sent: the client is not running{why}")
             if isinstance(item, tuple):
                 operation, done = item
@@ -166,20 +177,21 @@ class Background:
                 item.refuse(refusal)
 
     def _main(self) -> None:
+        if not self._claim.acquire(blocking=False):
+            return  # the one who started this was interrupted by another who did
+        self._ident = threading.get_ident()
         self._wanted.wait(_PATIENCE)
-        if self._is_stopping:
-            self._ready.set()
-            return
-        import asyncio
-
         try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(self._serve())
+            if not self._is_stopping:
+                import asyncio
+
+                with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                    runner.run(self._serve())
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it
             _log.exception("the background thread failed")
             self._failure = error
         finally:
-            self._ready.set()
+            self._is_over = True
             self._refuse_all()
 
     async def _serve(self) -> None:
@@ -199,7 +211,6 @@ class Background:
             responder_of=lambda address: partial(answer, self._instance, address),
         )
         upkeep = Upkeep(self._instance, own_driver, on_routes=self._on_routes)
-        self._ready.set()
         if self._config.background:
             upkeep.start()
         if self._is_stopping:

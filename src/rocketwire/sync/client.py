@@ -41,7 +41,10 @@ class BlockingClient(Generic[C]):
     def __init__(self, config: C) -> None:
         self._state = "new"
         self._config = config
-        self._start_lock = threading.Lock()
+        self._start_lock = threading.RLock()
+        #: What a shutdown that has begun still has to do.
+        self._left: list[Callable[[], object]] = []
+        self._is_finishing = False
 
     def start(self) -> Self:
         """Make it ready; a second call does nothing.
@@ -55,6 +58,10 @@ class BlockingClient(Generic[C]):
                 raise ClientClosedError(f"this {self._what} was shut down: make a new one")
             if self._state in {"new", "inherited"}:
                 self._open()
+                if self._state == "closed":  # by a signal handler, in the midst of that
+                    self._left = self._ending()
+                    self._finish()
+                    raise ClientClosedError(f"this {self._what} was shut down while it started")
                 self._state = "running"
                 _live.add(self)  # type: ignore[arg-type]  # any config will do there
         return self
@@ -73,37 +80,60 @@ class BlockingClient(Generic[C]):
     def shutdown(self) -> None:
         """Finish what is under way, and close; a second call does nothing.
 
-        Called by a hook on the background thread it returns at once, and what is left is done
-        beside it: answers to what is under way come on that very thread.
+        Called by a hook on the background thread, or by a signal handler or finalizer in the midst of
+        another call of this client, it returns at once, and what is left is done beside it: that can't
+        come to its end before the caller has returned.
         """
         with self._start_lock:
-            was_running = self._state == "running"
+            if self._state == "running":
+                left = self._ending()
+                self._state, self._left = "closed", left
             self._state = "closed"
-        if not was_running:
+        if not self._left or self._is_finishing:
             return
-        if self._background.is_current():
+        if self._must_not_wait():
             # No daemon: a program that ends now waits for it.
+            thread = threading.Thread(target=self._finish, name="rocketwire-shutdown")
             with contextlib.suppress(RuntimeError):  # no thread to be had: no grace either
-                threading.Thread(target=self._finish, name="rocketwire-shutdown").start()
+                thread.start()
                 return
         self._finish()
 
+    def _must_not_wait(self) -> bool:
+        """Whether what this thread would wait for is itself, or the code that it interrupts."""
+        return self._background.is_current() or self._instance.surroundings.holds_lock()
+
+    def _ending(self) -> list[Callable[[], object]]:
+        """What a shutdown has to do, one after another."""
+        return [
+            self._closing,
+            lambda: self._background.stop(0),
+            lambda: _live.discard(self),  # type: ignore[arg-type]
+            lambda: leave_instance(self._instance, self._config.hooks),
+            # Once more, should an interrupt come in the midst of it.
+            *[lambda: self._pool.leave(self)] * 2,
+        ]
+
     def _finish(self) -> None:
+        """Do all that is left; what is interrupted is left out, and the rest is done."""
         try:
-            self._closing()
-        finally:
-            _live.discard(self)  # type: ignore[arg-type]
-            leave_instance(self._instance, self._config.hooks)
-            self._pool.leave()
+            self._is_finishing, left = True, self._left
+            while left:
+                step = left[0]
+                del left[0]
+                step()
+        except BaseException:
+            self._finish()
+            raise
 
     def _open(self) -> None:
         config = self._config
         instance = self._instance = join_instance(config)
         with contextlib.ExitStack() as undo:
             undo.callback(leave_instance, instance, config.hooks)
-            self._pool = _pool_of(instance, config)
-            undo.callback(self._pool.leave)
-            self._driver = Driver(self._pool, instance.clock)
+            self._pool = _pool_of(instance, config, self)
+            undo.callback(self._pool.leave, self)
+            self._driver = Driver(self._pool, instance.clock, weakly_asked(self._must_not_wait))
             self._background = Background(instance, config, on_routes=_weakly(self))
             self._opened()
             undo.pop_all()
@@ -159,7 +189,7 @@ class BlockingClient(Generic[C]):
         a client never use it. The parent's sockets are closed here, never shut down, so that the
         parent is unharmed.
         """
-        self._start_lock = threading.Lock()
+        self._start_lock = threading.RLock()
         self._pool.close()
         self._background.let_go()
         # Its transports would warn that nobody has closed them.
@@ -188,18 +218,18 @@ class BlockingClient(Generic[C]):
                 stacklevel=2,
             )
             self._background.stop(0)
-            self._pool.leave()
+            self._pool.leave(self)
 
     def __repr__(self) -> str:
         servers = ";".join(self._config.name_servers)
         return f"{type(self).__name__}({servers!r}, {self._state})"
 
 
-def _pool_of(instance: Instance, config: ClientConfig) -> Pool:
+def _pool_of(instance: Instance, config: ClientConfig, user: object) -> Pool:
     """The sockets of an instance, which its clients share; each of them ``leave``s once."""
     with instance.lock:
         pool = _pools.get(instance)
-        if pool is None or not pool.join():
+        if pool is None or not pool.join(user):
             pool = _pools[instance] = Pool(
                 Connector(
                     clock=instance.clock,
@@ -208,6 +238,7 @@ def _pool_of(instance: Instance, config: ClientConfig) -> Pool:
                     max_frame=config.max_frame,
                 )
             )
+            pool.join(user)
         return pool
 
 
@@ -221,6 +252,17 @@ def _weakly(client: BlockingClient[C]) -> Callable[[], None]:
             close_unused()
 
     return call
+
+
+def weakly_asked(question: Callable[[], bool]) -> Callable[[], bool]:
+    """A method, without keeping alive a client that nobody uses any more."""
+    method = weakref.WeakMethod(question)
+
+    def ask() -> bool:
+        found = method()
+        return found is not None and found()
+
+    return ask
 
 
 def _end_all() -> None:

@@ -11,6 +11,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from rocketwire.config import Tls
@@ -390,19 +391,21 @@ class Pool:
         self._made: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._dialling: list[str] = []
         self._is_closed = False
-        self._users = 1
-        self._lock = threading.Lock()
+        #: By number: it must not keep clients alive that nobody uses any more.
+        self._users: set[int] = set()
+        self._lock = threading.RLock()
 
-    def join(self) -> bool:
+    def join(self, who: object) -> bool:
         """Use it, too; False if it is closed already."""
         with self._lock:
-            self._users += not self._is_closed
+            if not self._is_closed:
+                self._users.add(id(who))
             return not self._is_closed
 
-    def leave(self) -> None:
-        """One of the users goes; with the last one it is closed."""
+    def leave(self, who: object) -> None:
+        """A user goes, for which twice is harmless; with the last one it is closed."""
         with self._lock:
-            self._users -= 1
+            self._users.discard(id(who))
             if self._users:
                 return
             self._is_closed = True
@@ -416,17 +419,28 @@ class Pool:
         idle = self._idle.get(address)
         while idle:
             try:
-                connection = idle.pop()
+                # Two steps between which nothing comes: an interrupt that is raised behind a call of
+                # pop() would take the connection along.
+                connection = idle[-1]
+                del idle[-1]
             except IndexError:  # another thread took the last one
                 break
-            if connection.is_fresh(now):
-                return connection
-            connection.close()
+            try:
+                if connection.is_fresh(now):
+                    return connection
+                connection.close()
+            except BaseException:
+                connection.close()
+                raise
         self._dialling.append(address)
         try:
             connection = self._connector.connect(address, deadline)
-            with self._lock:
-                self._made.add(connection)
+            try:
+                with self._lock:
+                    self._made.add(connection)
+            except BaseException:
+                connection.close()
+                raise
             return connection
         finally:
             self._dialling.pop()
@@ -437,7 +451,7 @@ class Pool:
         Found out when asked: keeping count would cost every request something.
         """
         with self._lock:
-            if self._users > 1:
+            if len(self._users) > 1:
                 return True
             made = [c for c in self._made if c.fileno() >= 0]
         idle = {c for found in list(self._idle.values()) for c in list(found)}
@@ -453,10 +467,19 @@ class Pool:
         except KeyError:
             self._idle.setdefault(connection.address, []).append(connection)
 
+    def discard(self, connection: Connection) -> None:
+        """Close a connection after an error, or an interrupt that came at any moment."""
+        with suppress(ValueError, KeyError):
+            self._idle[connection.address].remove(connection)
+        connection.close()
+
     def drop(self, address: str) -> None:
         """Close what is idle to an address that nobody advertises any more."""
-        for connection in self._idle.pop(address, []):
-            connection.close()
+        idle = self._idle.get(address, [])
+        while idle:
+            idle[-1].close()
+            del idle[-1:]
+        self._idle.pop(address, None)
 
     def addresses(self) -> tuple[str, ...]:
         """Addresses with idle connections."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from rocketwire.core.effects import Gate
 from rocketwire.core.sending.collect import OpenBatch
 from rocketwire.core.sending.flush import left_to_parent
+from rocketwire.latch import Latch
 from rocketwire.message import SendResult
 from rocketwire.sync.callbacks import CallbackThread
 
@@ -33,9 +33,14 @@ class Delivery:
 
     def _await_end(self, timeout: float | None) -> SendResult | Exception:
         if not self.done():
-            event = threading.Event()
-            self._gate.add_waiter(event.set)
-            if not event.wait(timeout):
+            if self._callbacks.must_not_wait():
+                raise RuntimeError(
+                    "result() or exception() here would wait for ever: the answer can't come before "
+                    "this hook or signal handler has returned; add_done_callback() instead"
+                )
+            latch = Latch()
+            self._gate.add_waiter(latch.open)
+            if not latch.wait(timeout):
                 raise TimeoutError(f"no answer within {timeout} s; the send goes on")
         if self._outcome is None:
             self._outcome = self._look()

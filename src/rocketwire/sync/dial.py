@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 
 from rocketwire.errors import ConnectFailedError
+from rocketwire.latch import Latch
 from rocketwire.name_lookup import Endpoint, literal, look_up
 from rocketwire.setting_values import check_address
 from rocketwire.unreachable import explain, too_slow
@@ -46,7 +47,10 @@ class _LookupTooSlowError(TimeoutError):
 
 def _look_up(host: str, port: int, limit: float, clock: Callable[[], float]) -> list[Endpoint]:
     lookup = look_up(host)
-    if not lookup.over.wait(limit - clock()):
+    latch = Latch()
+    lookup.add_waiter(latch.open)
+    if not latch.wait(limit - clock()):
+        lookup.remove_waiter(latch.open)
         raise _LookupTooSlowError
     return lookup.endpoints(port)
 

@@ -11,6 +11,7 @@ from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.errors import ConnectionLostError, ProtocolError, RocketMQError, TransportError
+from rocketwire.latch import Latch
 from rocketwire.message import SendResult
 from rocketwire.sync.connection import POLLIN, Connection, Pool, wait_for
 from rocketwire.wire.command import Reply
@@ -23,11 +24,23 @@ _PIPELINE = 64
 
 
 class Driver:
-    """Interprets effects."""
+    """Interprets effects.
 
-    def __init__(self, pool: Pool, clock: Callable[[], float]) -> None:
+    Args:
+        pool: its connections.
+        clock: the clock of the operations.
+        must_not_wait: whether what this thread would wait for at a gate waits for this thread.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        clock: Callable[[], float],
+        must_not_wait: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._pool = pool
         self._clock = clock
+        self._must_not_wait = must_not_wait
 
     def run(self, operation: Op[T]) -> T:
         """Run an operation to its end."""
@@ -57,10 +70,10 @@ class Driver:
             connection = pool.take(attempt.where.address, attempt.deadline, attempt.began)
             try:
                 answer = connection.exchange(attempt)
+                pool.give_back(connection)
             except BaseException:
-                connection.close()
+                pool.discard(connection)
                 raise
-            pool.give_back(connection)
             if type(answer) is bytes:
                 if not attempt.sender.tells:
                     return finish.stored(attempt, answer, connection.used_at)
@@ -98,10 +111,10 @@ class Driver:
             connection = pool.take(attempt.where.address, attempt.deadline, attempt.began)
             try:
                 connection.write_oneway(attempt, attempt.deadline, None)
+                pool.give_back(connection)
             except BaseException:
-                connection.close()
+                pool.discard(connection)
                 raise
-            pool.give_back(connection)
         except RocketMQError as error:
             return error
         except BaseException:
@@ -139,10 +152,10 @@ class Driver:
         connection = self._pool.take(effect.address, effect.deadline)
         try:
             reply = connection.call(effect.request, effect.deadline, effect.flight)
+            self._pool.give_back(connection)
         except BaseException:
-            connection.close()
+            self._pool.discard(connection)
             raise
-        self._pool.give_back(connection)
         return reply
 
     def _perform(self, effect: Effect) -> object:
@@ -164,43 +177,47 @@ class Driver:
         connection = self._pool.take(effect.address, effect.deadline)
         try:
             connection.write_oneway(effect.request, effect.deadline, effect.flight)
+            self._pool.give_back(connection)
         except BaseException:
-            connection.close()
+            self._pool.discard(connection)
             raise
-        self._pool.give_back(connection)
 
     def _wait(self, effect: Wait) -> bool:
-        event = threading.Event()
-        effect.gate.add_waiter(event.set)
-        return event.wait(max(0.0, effect.deadline - self._clock()))
+        gate = effect.gate
+        if not gate.is_open and (gate.opener == threading.get_ident() or self._must_not_wait()):
+            # Only the code below us, which this signal handler or finalizer has interrupted, opens it.
+            return False
+        latch = Latch()
+        gate.add_waiter(latch.open)
+        return latch.wait(effect.deadline - self._clock())
 
     def _invoke_all(self, effect: InvokeAll) -> list[Reply | RocketMQError]:
         """Pipelined: all requests to one address on one connection, all written, then all read."""
         results: list[Reply | RocketMQError | None] = [None] * len(effect.invokes)
         for start in range(0, len(effect.invokes), _PIPELINE):
             rows: dict[str, _Row] = {}
-            for index in range(start, min(start + _PIPELINE, len(effect.invokes))):
-                invoke = effect.invokes[index]
-                row = rows.setdefault(invoke.address, _Row(self._pool, results))
-                row.write(index, invoke)
-            self._read_rows([row for row in rows.values() if row.waiting])
+            try:
+                for index in range(start, min(start + _PIPELINE, len(effect.invokes))):
+                    invoke = effect.invokes[index]
+                    row = rows.setdefault(invoke.address, _Row(self._pool, results))
+                    row.write(index, invoke)
+                self._read_rows([row for row in rows.values() if row.waiting])
+            except BaseException:
+                for row in rows.values():
+                    row.close()
+                raise
         return [r if r is not None else TransportError("no answer") for r in results]
 
     def _read_rows(self, rows: list[_Row]) -> None:
         """Read whichever has an answer first, so that a slow broker does not age the others'."""
-        try:
-            while rows:
-                limit = max(0.0, min(row.deadline for row in rows) - self._clock())
-                ready = [row for row in rows if row.has_more()]
-                if not ready:
-                    ready = wait_for(rows, POLLIN, limit)
-                for row in ready or [row for row in rows if row.deadline <= self._clock()]:
-                    row.read()
-                rows = [row for row in rows if row.waiting]
-        except BaseException:
-            for row in rows:
-                row.close()
-            raise
+        while rows:
+            limit = max(0.0, min(row.deadline for row in rows) - self._clock())
+            ready = [row for row in rows if row.has_more()]
+            if not ready:
+                ready = wait_for(rows, POLLIN, limit)
+            for row in ready or [row for row in rows if row.deadline <= self._clock()]:
+                row.read()
+            rows = [row for row in rows if row.waiting]
 
 
 class _Row:
@@ -230,7 +247,7 @@ class _Row:
     def close(self) -> None:
         """Give up."""
         if self._connection is not None:
-            self._connection.close()
+            self._pool.discard(self._connection)
 
     def write(self, index: int, invoke: Invoke) -> None:
         """Write one request; a failure stands for it and for those behind it."""
@@ -266,3 +283,4 @@ class _Row:
                 self._pool.give_back(self._connection)
             else:
                 self._connection.close()
+            self._connection = None  # another thread may use it now

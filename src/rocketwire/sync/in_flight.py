@@ -1,14 +1,20 @@
-"""How much submitted messages may take of memory, and what a flush waits for."""
+"""How much submitted messages may take of memory, and what a flush waits for.
+
+Safe at any moment, in a signal handler or a finalizer, too: the thread that holds the lock may take it
+again, what waits does so outside of it, and an interrupt takes nothing along.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from rocketwire.core.sending.collect import OpenBatch
 from rocketwire.core.sending.flush import FlushGroup, FlushGroups
+from rocketwire.latch import Latch
 
 
 class Finished(Protocol):
@@ -19,48 +25,83 @@ class Finished(Protocol):
     waiters: list[Callable[[], None]] | None
 
 
+class _Turn:
+    """A thread that waits for room."""
+
+    __slots__ = ("is_let_in", "latch", "messages", "size")
+
+    def __init__(self, messages: int, size: int) -> None:
+        self.messages = messages
+        self.size = size
+        self.latch = Latch()
+        self.is_let_in = False
+
+
 class InFlightLimit:
     """How many submitted messages, and bytes of them, may be without an answer.
 
     Args:
         messages: so many.
         size: their bytes.
-        must_not_wait: whether the calling thread is one that makes room; it never waits for it.
+        must_not_wait: whether what makes room is the calling thread itself, or waits for it; then it
+            never waits for room.
+        lock: one that its holder may take again.
     """
 
     def __init__(
-        self, messages: int, size: int, must_not_wait: Callable[[], bool] = lambda: False
+        self,
+        messages: int,
+        size: int,
+        must_not_wait: Callable[[], bool] = lambda: False,
+        lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._messages = messages
         self._bytes = size
         self._must_not_wait = must_not_wait
         self._held_bytes = 0
         self.held = 0
-        #: What threads wait for, in the order in which they came.
-        self._waiting: list[tuple[int, int]] = []
+        #: Who waits for room, in the order in which they came.
+        self._waiting: list[_Turn] = []
+        #: Who waits until nothing is in flight.
+        self._quiet: list[Latch] = []
         self._groups = FlushGroups()
-        self.lock = threading.Lock()
-        self._changed = threading.Condition(self.lock)
+        self.lock = threading.RLock() if lock is None else lock
 
     def take(self, messages: int, size: int, timeout: float) -> bool:
         """Take room, waiting for it; False if there was none in time."""
-        with self.lock:  # a condition is entered at twice the cost
-            if not self._waiting and self._fits(messages, size):
-                self.held += messages
-                self._held_bytes += size
-                return True
-        return self._take_in_turn((messages, size), timeout)
+        is_taken = False
+        try:
+            with self.lock:
+                if not self._waiting and self._fits(messages, size):
+                    self.held += messages
+                    self._held_bytes += size
+                    is_taken = True
+            return is_taken or self._take_in_turn(_Turn(messages, size), timeout)
+        except BaseException:  # the thread was interrupted behind the lock
+            if is_taken:
+                self.give_back(messages, size)
+            raise
 
     def admit(self, messages: int, size: int) -> FlushGroup | None:
         """``take`` room and ``enter`` the group in one; None if there is no room now."""
-        with self.lock:
-            if self._waiting or not self._fits(messages, size):
-                return None
-            self.held += messages
-            self._held_bytes += size
-            group = self._groups.current
-            group.count += 1
-            return group
+        group = None
+        try:
+            with self.lock:
+                if not self._waiting and self._fits(messages, size):
+                    self.held += messages
+                    self._held_bytes += size
+                    group = self._groups.current
+                    group.count += 1
+        except BaseException:
+            if group is not None:
+                self.withdraw(group, messages, size)
+            raise
+        return group
+
+    def withdraw(self, group: FlushGroup, messages: int, size: int) -> None:
+        """What was let in by ``admit`` is not handed over after all."""
+        self.give_back(messages, size)
+        self.leave(group)
 
     def finish(self, delivery: Finished, messages: int, size: int) -> list[Callable[[], None]]:
         """``give_back`` and ``leave`` in one; returns what wakes those who wait for a delivery."""
@@ -68,40 +109,61 @@ class InFlightLimit:
             self.held -= messages
             self._held_bytes -= size
             if self._waiting or not self.held:
-                self._changed.notify_all()
+                self._look_around()
             delivery.is_open = True  # before the group is over: a flush finds it done
             waiters, delivery.waiters = delivery.waiters, None
             delivery.group.leave()
         return waiters or []
 
-    def _take_in_turn(self, wanted: tuple[int, int], timeout: float) -> bool:
-        with self._changed:
-            if not self._may_enter(wanted) and not self._must_not_wait():
-                self._waiting.append(wanted)
-                try:
-                    if not self._changed.wait_for(lambda: self._may_enter(wanted), timeout):
-                        return False
-                finally:
-                    self._waiting = [other for other in self._waiting if other is not wanted]
-                    if self._waiting:
-                        self._changed.notify_all()
-            self.held += wanted[0]
-            self._held_bytes += wanted[1]
-            return True
+    def _take_in_turn(self, turn: _Turn, timeout: float) -> bool:
+        is_urgent = self._must_not_wait()
+        try:
+            with self.lock:
+                if is_urgent:
+                    self._let_in(turn)
+                else:
+                    self._waiting.append(turn)
+                    self._look_around()
+            if not turn.is_let_in:
+                turn.latch.wait(timeout)
+        except BaseException:
+            self._leave_line(turn)
+            if turn.is_let_in:
+                self.give_back(turn.messages, turn.size)
+            raise
+        self._leave_line(turn)
+        return turn.is_let_in
 
-    def _may_enter(self, wanted: tuple[int, int]) -> bool:
-        """Whether there is room, and no thread before this one waits for more than there is.
+    def _leave_line(self, turn: _Turn) -> None:
+        if not turn.is_let_in:
+            with self.lock:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                self._look_around()
+
+    def _let_in(self, turn: _Turn) -> None:
+        self.held += turn.messages
+        self._held_bytes += turn.size
+        turn.is_let_in = True
+
+    def _look_around(self) -> None:
+        """Let those in for whom there is room, and none before one who waits for more than that.
 
         Else a batch would never get in while single messages take every place that comes free.
+        Called under the lock.
         """
-        if not self._fits(*wanted):
-            return False
-        for other in self._waiting:
-            if other is wanted:
-                break
-            if not self._fits(*other):
-                return False
-        return True
+        while self._waiting:
+            turn = self._waiting[0]
+            if not turn.is_let_in:  # else an interrupt came between letting it in and the rest
+                if not self._fits(turn.messages, turn.size):
+                    break
+                self._let_in(turn)
+            turn.latch.open()
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+        if not self.held:
+            for latch in self._quiet:
+                latch.open()
 
     def _fits(self, messages: int, size: int) -> bool:
         # A batch larger than the limit may go when nothing else is in flight.
@@ -111,18 +173,24 @@ class InFlightLimit:
 
     def give_back(self, messages: int, size: int) -> None:
         """An answer came."""
-        with self._changed:
+        with self.lock:
             self.held -= messages
             self._held_bytes -= size
             if self._waiting or not self.held:
-                self._changed.notify_all()
+                self._look_around()
 
     def enter(self) -> FlushGroup:
         """Something was handed over; ``leave`` the group when its outcome is known."""
-        with self.lock:
-            group = self._groups.current
-            group.count += 1
-            return group
+        group = None
+        try:
+            with self.lock:
+                group = self._groups.current
+                group.count += 1
+        except BaseException:
+            if group is not None:
+                self.leave(group)
+            raise
+        return group
 
     def leave(self, group: FlushGroup) -> None:
         """The outcome is known, and a caller that asks for it gets it."""
@@ -131,8 +199,15 @@ class InFlightLimit:
 
     def batch_begun(self, batch: OpenBatch) -> None:
         """A batch has its first message."""
-        group = self.enter()
-        batch.over.add_waiter(lambda: self.leave(group))
+        with self.lock:
+            batch.over.add_waiter(lambda: self._batch_told(batch))
+            group = self._groups.current
+            group.count += 1
+            batch.group = group
+
+    def _batch_told(self, batch: OpenBatch) -> None:
+        if batch.group is not None:
+            self.leave(batch.group)
 
     def batch_over(self, batch: OpenBatch) -> None:
         """The messages of a batch have their outcome."""
@@ -144,13 +219,25 @@ class InFlightLimit:
             groups = self._groups.close()
         end = None if timeout is None else time.monotonic() + timeout
         for group in groups:
-            event = threading.Event()
-            group.over.add_waiter(event.set)
-            if not event.wait(None if end is None else max(0.0, end - time.monotonic())):
+            latch = Latch()
+            group.over.add_waiter(latch.open)
+            if not latch.wait(None if end is None else end - time.monotonic()):
                 return False
         return True
 
     def wait_until_empty(self, timeout: float | None) -> bool:
         """Wait until nothing is in flight."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self.held, timeout)
+        latch = Latch()
+        end = None if timeout is None else time.monotonic() + timeout
+        while self.held:
+            try:
+                with self.lock:
+                    self._quiet.append(latch)
+                    self._look_around()
+                if not latch.wait(None if end is None else end - time.monotonic()):
+                    return False
+            finally:
+                with self.lock:
+                    self._quiet = [other for other in self._quiet if other is not latch]
+            latch = Latch()
+        return True

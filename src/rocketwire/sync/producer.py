@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from rocketwire.core.admin.topics import create_topic
 from rocketwire.core.faults.selection import Selector
 from rocketwire.core.faults.table import BrokerHealth
 from rocketwire.core.lookup import locate_topic
+from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import Check, answer_check
 from rocketwire.core.sending.flush import done_callback
@@ -29,12 +29,13 @@ from rocketwire.core.sending.stats import ProducerStats
 from rocketwire.core.together import run_together
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
+from rocketwire.latch import Latch
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.callbacks import CallbackThread
-from rocketwire.sync.client import BlockingClient
+from rocketwire.sync.client import BlockingClient, weakly_asked
 from rocketwire.sync.delivery import Delivery
 from rocketwire.sync.in_flight import InFlightLimit
 from rocketwire.sync.positions import ThreadPositions
@@ -101,12 +102,15 @@ class Producer(BlockingClient[ProducerConfig]):
         self._sender = Sender(instance, config, positions, reporting.hooks)
         join_group(instance, self._sender.group)
         instance.defaults = self._sender.defaults
-        callbacks, background = CallbackThread(), self._background
+        background, make_lock = self._background, instance.surroundings.make_lock
+        callbacks = CallbackThread(weakly_asked(self._must_not_wait), make_lock())
         self._callbacks = callbacks
+        must_not_wait = weakly_asked(self._must_not_wait_for_room)
         in_flight = self._in_flight = InFlightLimit(
             config.max_in_flight,
             config.max_in_flight_bytes,
-            lambda: callbacks.is_current() or background.is_current(),
+            lambda: callbacks.is_current() or must_not_wait(),
+            make_lock(),
         )
         parts = (self._sender, background, in_flight, callbacks)
         self._submitter = (
@@ -139,32 +143,49 @@ class Producer(BlockingClient[ProducerConfig]):
             desk.close()
 
     def _start_reporting(self) -> None:
-        over = self._traces_over = threading.Event()
+        over = self._traces_over = Latch()
         operation = self._reporting.start()
         if operation is None:
-            over.set()
+            over.open()
         else:
-            self._background.keep(operation, lambda *_: over.set())
+            self._background.keep(operation, lambda *_: over.open())
+
+    def _ending(self) -> list[Callable[[], object]]:
+        """Wait for what is in flight (``shutdown_timeout``), say goodbye."""
+        clock = self._instance.clock
+        limit = clock() + self._config.shutdown_timeout
+
+        def time_left(least: float) -> float:
+            return max(least, limit - clock())
+
+        return [
+            self._stop_checking,
+            lambda: self._await_sends(limit),
+            lambda: self._finish_traces(time_left(0.1)),
+            lambda: self._background.stop(time_left(1.0)),
+            lambda: self._callbacks.stop(time_left(0.1)),
+            self._say_goodbye,
+            lambda: leave_group(self._instance, self._sender.group),
+            self._reporting.close,
+            *super()._ending(),
+        ]
 
     def _closing(self) -> None:
-        """Wait for what is in flight (``shutdown_timeout``), say goodbye."""
-        clock, patience = self._instance.clock, self._config.shutdown_timeout
-        limit = clock() + patience
-        self._stop_checking()
+        """Done above."""
+
+    def _await_sends(self, limit: float) -> None:
+        clock = self._instance.clock
         self._submitter.hurry()
-        self._in_flight.wait_until_empty(patience)
+        self._in_flight.wait_until_empty(limit - clock())
         if not self._is_sending_here():
             # Threads that send tell nobody of it, because that would cost them.
             while (len(self._sender.order) or not self._pool.is_quiet()) and clock() < limit:
                 time.sleep(_LOOK_AGAIN)
-        self._finish_traces(max(0.1, limit - clock()))
-        self._background.stop(max(1.0, limit - clock()))
-        self._callbacks.stop(max(0.1, limit - clock()))
+
+    def _say_goodbye(self) -> None:
         with contextlib.suppress(RocketMQError):  # nobody to say it to
             for group in (self._sender.group, *self._reporting.groups):
                 self._driver.run(say_goodbye(self._instance, group))
-        leave_group(self._instance, self._sender.group)
-        self._reporting.close()
 
     def _at_exit(self) -> None:
         """What was submitted is in the hands of a daemon thread, which ends with the program."""
@@ -177,17 +198,30 @@ class Producer(BlockingClient[ProducerConfig]):
                 self._in_flight.held,
             )
 
+    def _must_not_wait(self) -> bool:
+        """Whether what this thread would wait for is itself, or the code that it interrupts."""
+        kind = type(self)
+        return super()._must_not_wait() or self._is_in(kind.submit, kind.start) > 0
+
+    def _must_not_wait_for_room(self) -> bool:
+        """As above, in a submit; another one below it may hold the room, or what makes some."""
+        return super()._must_not_wait() or self._is_in(type(self).submit) > 1
+
     def _is_sending_here(self) -> bool:
         """Whether a send of this very thread waits for us: a signal or a hook shuts down."""
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - its documented use
         kind = type(self)
-        methods = (kind.send, kind.send_oneway, kind.send_many, kind._send_half)  # noqa: SLF001
-        sends = {m.__code__ for m in methods}
+        sends = (kind.send, kind.send_oneway, kind.send_many, kind._send_half)  # noqa: SLF001
+        return self._is_in(*sends) > 0
+
+    def _is_in(self, *methods: Callable[..., Any]) -> int:
+        """How many times over this thread is in the midst of one of these methods."""
+        count = 0
+        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - its documented use
+        sends = {method.__code__ for method in methods}
         while frame is not None:
-            if frame.f_code in sends and frame.f_locals.get("self") is self:
-                return True
+            count += frame.f_code in sends and frame.f_locals.get("self") is self
             frame = frame.f_back
-        return False
+        return count
 
     def _finish_traces(self, limit: float) -> None:
         self._reporting.finish_traces(limit)
@@ -230,7 +264,11 @@ class Producer(BlockingClient[ProducerConfig]):
         if self._state != "running":
             self._make_ready()
         attempt = self._sender.start(message, SendMode.BLOCKING, queue, selector, argument, timeout)
-        return self._driver.send(attempt)
+        try:
+            return self._driver.send(attempt)
+        except BaseException:
+            finish.interrupted(attempt)
+            raise
 
     def send_oneway(
         self,
@@ -250,7 +288,11 @@ class Producer(BlockingClient[ProducerConfig]):
         if self._state != "running":
             self._make_ready()
         attempt = self._sender.start(message, SendMode.ONEWAY, queue, selector, argument, timeout)
-        self._driver.send_oneway(attempt)
+        try:
+            self._driver.send_oneway(attempt)
+        except BaseException:
+            finish.interrupted(attempt)
+            raise
 
     def submit(
         self,
@@ -313,7 +355,8 @@ class Producer(BlockingClient[ProducerConfig]):
 
         Raises:
             TimeoutError: something still has none.
-            RuntimeError: a hook asks for it on the thread on which the answers come.
+            RuntimeError: a hook asks for it on the thread on which the answers come, or a signal
+                handler that has interrupted this producer.
         """
         if self._state == "new":
             raise self._not_running()
@@ -322,6 +365,11 @@ class Producer(BlockingClient[ProducerConfig]):
         self._submitter.hurry()
         if self._background.is_current():
             raise RuntimeError("flush in a hook would wait for ever: answers come on this thread")
+        if self._must_not_wait():
+            raise RuntimeError(
+                "flush in a signal handler or finalizer that has interrupted this producer would wait "
+                "for ever: for the code that it has interrupted"
+            )
         if not self._in_flight.flush(timeout):
             raise TimeoutError(f"{self._in_flight.held} messages have no answer after {timeout} s")
 

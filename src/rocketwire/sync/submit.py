@@ -14,7 +14,7 @@ from rocketwire.aio.waiter import SendWaiter
 from rocketwire.config import AutoBatch
 from rocketwire.core.faults.selection import Selector
 from rocketwire.core.sending.attempt import SendAttempt
-from rocketwire.core.sending.collect import Accumulator
+from rocketwire.core.sending.collect import Accumulator, OpenBatch
 from rocketwire.core.sending.flush import FlushGroup, left_to_parent, no_room
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
@@ -39,7 +39,8 @@ class SingleDelivery(SendWaiter, Delivery):
     """
 
     __slots__ = (
-        "_callbacks", "_count", "_in_flight", "_outcome", "_size", "group", "is_open", "waiters",
+        "_callbacks", "_count", "_in_flight", "_outcome", "_size", "group", "is_open", "is_posted",
+        "waiters",
     )  # fmt: skip
 
     _outcome: SendResult | Exception | None
@@ -60,6 +61,8 @@ class SingleDelivery(SendWaiter, Delivery):
         self._outcome = None
         self.group = group
         self.is_open = False
+        #: Whether it was handed over.
+        self.is_posted = False
         self.waiters: list[Callable[[], None]] | None = None
 
     @property
@@ -152,20 +155,34 @@ class SingleSubmitter:
             count, size = self._measure(message)
         group = in_flight.admit(count, size)
         if group is None:
-            self._measure(message)  # a bad one need not wait
-            self._wait_for_room(count, size, timeout)
-            group = in_flight.enter()
+            group = self._admit_later(message, count, size, timeout)
+        attempt = delivery = None
         try:
             attempt = self._sender.start(
                 message, SendMode.ASYNC, queue, selector, argument, timeout, is_accepted=True
             )
-        except BaseException:
-            in_flight.give_back(count, size)
-            in_flight.leave(group)
+            delivery = SingleDelivery(attempt, self, group, count, size)
+            self._background.post(delivery)
+        except BaseException:  # something is wrong with it, or the thread is interrupted
+            if delivery is not None and delivery.is_posted:
+                self._background.call()  # it is in line already, but nobody may know
+            else:
+                if attempt is not None:
+                    attempt.give_up()
+                in_flight.withdraw(group, count, size)
             raise
-        delivery = SingleDelivery(attempt, self, group, count, size)
-        self._background.post(delivery)
         return delivery
+
+    def _admit_later(
+        self, message: Messages, count: int, size: int, timeout: float | str | None
+    ) -> FlushGroup:
+        self._measure(message)  # a bad one need not wait
+        self._wait_for_room(count, size, timeout)
+        try:
+            return self.in_flight.enter()
+        except BaseException:
+            self.in_flight.give_back(count, size)
+            raise
 
     def _measure(self, message: Messages) -> tuple[int, int]:
         """Messages and bytes that a submit takes of the limit; checked, before it waits."""
@@ -209,22 +226,33 @@ class BatchSubmitter(SingleSubmitter):
         batches, fields = self._accumulator, None
         if type(message) is Message and queue is None and selector is None and argument is None:
             fields = batches.accept(message)
+            if batches.is_in_midst():
+                fields = None  # what it interrupts has a batch open on the table: it goes alone
         if type(message) is not Message or fields is None:
             return super().submit(message, queue, selector, argument, timeout)
         self._wait_for_room(1, len(message.body), timeout)
+        is_in = False
         try:
             batch, place, is_new = batches.add(message, fields, self._sender.check_timeout(timeout))
-        except BaseException:
-            self.in_flight.give_back(1, len(message.body))
+            is_in = True
+            if is_new:
+                self._begin(batch)
+        except BaseException as error:
+            if not is_in and not batches.took(error):
+                self.in_flight.give_back(1, len(message.body))
+            for left in batches.not_begun():
+                self._begin(left)
             raise
-        if is_new:
-
-            def done(_: object, error: Exception | None) -> None:
-                if error is not None:
-                    batches.refuse(batch, error)
-
-            self._background.run(batches.deliver(batch), done)
         return BatchedDelivery(batch, place, self.callbacks)
+
+    def _begin(self, batch: OpenBatch) -> None:
+        batches = self._accumulator
+
+        def done(_: object, error: Exception | None) -> None:
+            if error is not None:
+                batches.refuse(batch, error)
+
+        self._background.run(batches.deliver(batch), done)
 
     def hurry(self) -> None:
         """Let every batch leave now."""

@@ -118,10 +118,14 @@ class Entry:
     def oldest(self) -> Flight | None:
         """The oldest request that awaits its answer and that no later answer has excused."""
         proof = self.proof
-        for flight in self.flights:
-            if flight.written_at >= proof:
-                return flight
-        return None
+        while True:
+            try:
+                for flight in self.flights:
+                    if flight.written_at >= proof:
+                        return flight
+            except RuntimeError:  # a signal handler has sent something in the midst of it
+                continue
+            return None
 
     def note_written(self, flight: Flight, now: float, unanswered: int) -> None:
         """A request was handed to a connected socket (``effects.Flight``)."""

@@ -137,7 +137,7 @@ class AdaptiveJudge(Judge):
         enough = self.policy.min_samples
         return median(
             other.smoothed
-            for other in self.entries.values()
+            for other in list(self.entries.values())
             if other is not entry and other.samples >= enough
         )
 
@@ -154,7 +154,7 @@ class AdaptiveJudge(Judge):
             # be read would find nobody overdue beside it, and take the blame.
             return True
         owing = False
-        for other in self.entries.values():
+        for other in list(self.entries.values()):
             oldest = None if other is entry else other.oldest()
             if oldest is not None:
                 owing = True
@@ -234,7 +234,7 @@ class AdaptiveJudge(Judge):
     def _place_for_slow(self, entry: Entry, latency: float, now: float) -> bool:
         slow = [
             other
-            for other in self.entries.values()
+            for other in list(self.entries.values())
             if other is not entry and other.state == "isolated" and other.cause == "slow"
         ]
         places = int(len(self.entries) * self.policy.max_slow_share)
@@ -348,7 +348,7 @@ class AdaptiveJudge(Judge):
     def refresh(self, now: float) -> None:
         """See who became suspect, and let through the trial message whose time has come."""
         soonest = FOREVER
-        for entry in self.entries.values():
+        for entry in list(self.entries.values()):
             if entry.state == "isolated":
                 if now >= entry.trial_at:
                     self._try(entry, now)

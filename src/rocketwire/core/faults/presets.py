@@ -97,7 +97,7 @@ class JavaJudge(Judge):
     def refresh(self, now: float) -> None:
         """Let everyone back whose time is over."""
         soonest = FOREVER
-        for entry in self.entries.values():
+        for entry in list(self.entries.values()):
             if entry.state != "isolated":
                 continue
             if now >= entry.until:
@@ -112,7 +112,7 @@ class JavaJudge(Judge):
         ``entries`` is not looked at: Java ranks its whole table, and finds out afterwards whether
         the broker has queues of the topic.
         """
-        heard_of = [entry for entry in self.entries.values() if entry.verdict_at != NEVER]
+        heard_of = [entry for entry in list(self.entries.values()) if entry.verdict_at != NEVER]
         if not heard_of:
             return []
         heard_of.sort(key=lambda entry: (entry.state == "isolated", entry.last_wait, entry.until))

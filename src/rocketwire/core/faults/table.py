@@ -305,7 +305,7 @@ class FaultTable:
     def next_probe_at(self) -> float | None:
         """The moment at which the next probe is due; None when nobody is to be probed."""
         with self._lock:
-            waiting = [e.probe_at for e in self._entries.values() if self._may_probe(e)]
+            waiting = [e.probe_at for e in list(self._entries.values()) if self._may_probe(e)]
         return min(waiting, default=None)
 
     def probe_due(self, now: float) -> list[str]:
@@ -315,7 +315,9 @@ class FaultTable:
         ``probe_started``, so that a background which can't probe it does not spin.
         """
         with self._lock:
-            due = [e for e in self._entries.values() if self._may_probe(e) and now >= e.probe_at]
+            due = [
+                e for e in list(self._entries.values()) if self._may_probe(e) and now >= e.probe_at
+            ]
             for entry in due:
                 entry.probe_at = now + self.policy.probe_interval
         return [entry.name for entry in due]
@@ -377,7 +379,7 @@ class FaultTable:
         """Forget every broker that is not among these."""
         keep = frozenset(brokers)
         with self._lock:
-            for name in [name for name in self._entries if name not in keep]:
+            for name in [name for name in list(self._entries) if name not in keep]:
                 del self._entries[name]
                 self.watch.version += 1
 
@@ -391,7 +393,8 @@ class FaultTable:
         """The whole table as users see it, by broker name."""
         self.refresh(now)
         with self._lock:
-            return tuple(health_of(self._entries[name], now) for name in sorted(self._entries))
+            entries = sorted(self._entries.values(), key=lambda entry: entry.name)
+            return tuple(health_of(entry, now) for entry in entries)
 
     # ------------------------------------------------------------------ inside
 

@@ -20,7 +20,7 @@ from rocketwire.core.effects import Gate, Op, Sleep, wait
 from rocketwire.core.faults.selection import best_queue, hash_queue
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.naming import RETRY_PREFIX
-from rocketwire.core.sending.flush import left_to_parent
+from rocketwire.core.sending.flush import FlushGroup, left_to_parent
 from rocketwire.core.sending.order import PATIENCE, KeySlot, not_sent_after
 from rocketwire.core.sending.results import share
 from rocketwire.core.sending.sender import Sender
@@ -54,8 +54,8 @@ class OpenBatch:
     """Messages that travel together. ``over`` opens when all of them have their outcome."""
 
     __slots__ = (
-        "_count", "_groups", "bytes", "fields", "gate", "is_closed", "is_sent", "kind", "left",
-        "messages", "over", "slots", "timeout", "topic", "wait_store_ok", "withdrawn",
+        "_count", "_groups", "bytes", "fields", "gate", "group", "is_begun", "is_closed", "is_sent",
+        "kind", "left", "messages", "over", "slots", "timeout", "topic", "wait_store_ok", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, kind: BatchKind, size: int) -> None:
@@ -71,9 +71,13 @@ class OpenBatch:
         self.bytes = 0
         self.slots: dict[str, KeySlot] = {}
         self.gate = Gate()
+        #: Whether ``deliver`` sees to it.
+        self.is_begun = False
         self.is_closed = False
         self.is_sent = False
         self.over = Gate()
+        #: What a flush that waits for it knows it by.
+        self.group: FlushGroup | None = None
         self.withdrawn: set[int] = set()
         self._groups: list[tuple[Sequence[int], SendResult | Exception]] = []
 
@@ -158,6 +162,10 @@ class Accumulator:
         self._most: Final = settings.messages
         #: The batch that took the last message without a key: most go where the one before went.
         self._recent: OpenBatch | None = None
+        #: Whether this very thread was interrupted in the midst of putting a message into a batch.
+        self.is_in_midst: Callable[[], bool] = getattr(self._lock, "_is_owned", lambda: False)
+        #: What was raised in the moment after a message had got its place.
+        self._despite: BaseException | None = None
 
     # -- taking messages in -----------------------------------------------------------------
 
@@ -192,62 +200,90 @@ class Accumulator:
         if self._announces:
             call_hooks(self._sender.hooks.before_send, message)
         size = len(message.body) + len(fields) + self._overhead
-        key = message.sharding_key
+        key, place = message.sharding_key, -1
         if key is None:
-            with self._lock:
-                batch = self._recent
-                if (
-                    batch is not None
-                    and not batch.is_closed
-                    and batch.topic == message.topic
-                    and batch.left >= size
-                    and len(batch.messages) < self._most
-                    and batch.timeout == timeout
-                    and batch.wait_store_ok == message.wait_store_ok
-                ):
-                    return batch, self._put(batch, message, fields, size), False
+            try:
+                with self._lock:
+                    batch = self._recent
+                    if (
+                        batch is not None
+                        and not batch.is_closed
+                        and batch.topic == message.topic
+                        and batch.left >= size
+                        and len(batch.messages) < self._most
+                        and batch.timeout == timeout
+                        and batch.wait_store_ok == message.wait_store_ok
+                    ):
+                        place = self._put(batch, message, fields, size)
+                        return batch, place, False
+            except BaseException as error:
+                if place >= 0:
+                    self._despite = error
+                raise
         where = False if key is None else self._queue_of(message)
         kind = (message.topic, message.wait_store_ok, timeout, where)
         return self._open(message, fields, size, kind)
 
+    def took(self, error: BaseException) -> bool:
+        """Whether ``add`` raised this after the message had got its place: it is sent."""
+        took, self._despite = self._despite is error, None
+        return took
+
+    def not_begun(self) -> list[OpenBatch]:
+        """Batches that nobody sees to, because the thread that opened them was interrupted."""
+        found = [kind.open for kind in list(self._kinds.values())]
+        return [batch for batch in found if batch is not None and not batch.is_begun]
+
     @staticmethod
     def _put(batch: OpenBatch, message: Message, fields: bytes, size: int) -> int:
-        messages = batch.messages
+        messages, all_fields, room = batch.messages, batch.fields, len(message.body)
         place = len(messages)
-        messages.append(message)
-        batch.fields.append(fields)
+        try:
+            messages.append(message)
+            all_fields.append(fields)
+        except BaseException:  # an interrupt must not leave one without the other
+            del messages[place:], all_fields[place:]
+            raise
         batch.left -= size
-        batch.bytes += len(message.body)
+        batch.bytes += room
         return place
 
     def _open(
         self, message: Message, fields: bytes, size: int, key: Kind
     ) -> tuple[OpenBatch, int, bool]:
         """Put a message into the open batch of its kind, which may have to be made."""
-        sharding_key, sender = message.sharding_key, self._sender
+        sharding_key, place = message.sharding_key, -1
         full: OpenBatch | None = None
-        with self._lock:
-            kind = self._kinds.get(key)
-            if kind is None:
-                kind = self._kinds[key] = BatchKind(key)
-            batch = kind.open
-            if batch is not None and not self._fits(batch, size, sharding_key):
-                self._close(batch)
-                full, batch = batch, None
-            is_new = batch is None
-            if batch is None:
-                batch = kind.open = OpenBatch(kind, self._settings.size)
-                # Before any other thread can find it, and flush.
-                self._on_new(batch)
-            place = self._put(batch, message, fields, size)
-            if sharding_key is None:
-                self._recent = batch
-            elif sharding_key not in batch.slots:
-                name = (sender.wire_topic(message.topic), sharding_key)
-                (batch.slots[sharding_key],) = sender.order.enter([name], is_accepted=True)
-        if full is not None:
-            full.gate.open()
+        try:
+            with self._lock:
+                kind = self._kinds.setdefault(key, BatchKind(key))
+                batch = kind.open
+                if batch is not None and not self._fits(batch, size, sharding_key):
+                    self._close(batch)
+                    full, batch = batch, None
+                is_new = batch is None
+                if batch is None:
+                    batch = kind.open = OpenBatch(kind, self._settings.size)
+                    # Before any other thread can find it, and flush.
+                    self._on_new(batch)
+                if sharding_key is not None:
+                    self._take_slot(batch, message, sharding_key)
+                place = self._put(batch, message, fields, size)
+                if sharding_key is None:
+                    self._recent = batch
+            if full is not None:
+                full.gate.open()
+        except BaseException as error:
+            if place >= 0:
+                self._despite = error
+            raise
         return batch, place, is_new
+
+    def _take_slot(self, batch: OpenBatch, message: Message, key: str) -> None:
+        if key not in batch.slots:
+            order, name = self._sender.order, (self._sender.wire_topic(message.topic), key)
+            (slot,) = order.enter([name], is_accepted=True)
+            batch.slots[key] = slot
 
     def _fits(self, batch: OpenBatch, size: int, key: str | None) -> bool:
         if len(batch.messages) >= self._most or size > batch.left:
@@ -279,14 +315,14 @@ class Accumulator:
     def hurry(self) -> None:
         """Let every batch leave now: a caller waits for all of them."""
         with self._lock:
-            waiting = [kind.open for kind in self._kinds.values() if kind.open is not None]
+            waiting = [kind.open for kind in list(self._kinds.values()) if kind.open is not None]
         for batch in waiting:
             batch.gate.open()
 
     def disown(self) -> None:
         """In a forked child: the batches are the parent's, and holders of deliveries are told."""
         # Without the lock, which another thread may have held; there is no other thread now.
-        for kind in self._kinds.values():
+        for kind in list(self._kinds.values()):
             for batch in [kind.open, *kind.under_way]:
                 if batch is not None and not batch.over.is_open:
                     batch.finish(left_to_parent())
@@ -296,7 +332,10 @@ class Accumulator:
     # -- sending ----------------------------------------------------------------------------
 
     def deliver(self, batch: OpenBatch) -> Op[None]:
-        """See a batch to its end, from its first message on. Raises nothing."""
+        """See a batch to its end, from its first message on. Raises nothing; twice is harmless."""
+        if batch.is_begun:
+            return
+        batch.is_begun = True
         error: Exception = SendFailedError("not sent: the batch was not sent")
         try:
             now = self._clock()

@@ -63,6 +63,16 @@ def leave_order(attempt: SendAttempt) -> None:
             attempt.sender.order.leave(slot)
 
 
+def interrupted(attempt: SendAttempt) -> None:
+    """A send ended by an error, or was interrupted at any moment: it keeps no place.
+
+    Harmless where that was seen to before.
+    """
+    if attempt.target is not None:
+        attempt.sender.instance.faults.cancelled(attempt)
+    leave_order(attempt)
+
+
 def written_oneway(attempt: SendAttempt, now: float) -> None:
     """An attempt that gets no answer was written at ``now``.
 

@@ -72,10 +72,12 @@ class FlushGroups:
     def close(self) -> list[FlushGroup]:
         """Begin a new group; returns all before it that are not over."""
         self._closed = [group for group in self._closed if group.count]
-        if self.current.count:
-            self.current.is_closed = True
-            self._closed.append(self.current)
-            self.current = FlushGroup()
+        last = self.current
+        if last.count:
+            fresh = FlushGroup()
+            self._closed.append(last)
+            self.current = fresh
+            last.is_closed = True  # at the end: an interrupt never leaves a closed one in use
         return list(self._closed)
 
 

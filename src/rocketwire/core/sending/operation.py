@@ -10,7 +10,7 @@ from rocketwire.core.lookup import locate_topic, refresh_topic
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.history import SendHistory
-from rocketwire.core.sending.order import PATIENCE, not_sent_after
+from rocketwire.core.sending.order import PATIENCE, not_sent_after, not_sent_in_midst
 from rocketwire.core.sending.results import result_later
 from rocketwire.core.sending.retry import failure, is_retryable, should_retry_status
 from rocketwire.errors import (
@@ -94,6 +94,8 @@ def _wait_for_keys(sender: Sender, attempt: SendAttempt, history: SendHistory) -
         if not slot.gate.is_open:
             patience = PATIENCE if slot.is_accepted else attempt.timeout
             if not (yield from wait(slot.gate, history.began + patience)):
+                if clock() < history.began + patience:
+                    raise not_sent_in_midst()
                 cause = TimeoutError("an earlier message of its sharding key is under way")
                 elapsed = clock() - history.began
                 raise failure((), elapsed, deadline_passed=True, cause=cause)

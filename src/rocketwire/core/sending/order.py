@@ -23,10 +23,12 @@ PATIENCE: Final = 3600.0
 class KeySlot:
     """The place of one send among the sends of a key. ``gate`` opens when it is its turn."""
 
-    __slots__ = ("failed_before", "gate", "is_accepted", "key")
+    __slots__ = ("failed_before", "gate", "is_accepted", "key", "thread")
 
-    def __init__(self, key: Hashable, *, is_accepted: bool) -> None:
+    def __init__(self, key: Hashable, thread: int | None, *, is_accepted: bool) -> None:
         self.key = key
+        #: Which thread waits in the send; None where none does.
+        self.thread = thread
         #: Whether the message was already taken from the user (by submit or send_many).
         self.is_accepted = is_accepted
         self.gate = Gate()
@@ -44,20 +46,36 @@ class KeyOrder:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def enter(self, keys: Sequence[Hashable], *, is_accepted: bool) -> tuple[KeySlot, ...]:
+    def enter(
+        self, keys: Sequence[Hashable], *, is_accepted: bool, thread: int | None = None
+    ) -> tuple[KeySlot, ...]:
         """Take a slot for every key at once; the gate of a first one is open.
 
-        All at once, so that two batches with the same keys can't wait for one another.
+        All at once, so that two batches with the same keys can't wait for one another. ``thread`` is
+        the one that waits in the send, if one does.
         """
-        slots = tuple(KeySlot(key, is_accepted=is_accepted) for key in keys)
-        with self._lock:
+        slots = tuple([KeySlot(key, thread, is_accepted=is_accepted) for key in keys])
+        try:
+            with self._lock:
+                for slot in slots:
+                    line = self._join(slot)
+                    if line[0] is slot:
+                        slot.gate.is_open = True
+                    elif thread and any([other.thread == thread for other in line][:-1]):
+                        slot.gate.opener = thread  # it is in the midst of a send of the key
+        except BaseException:  # the thread is interrupted
             for slot in slots:
-                before = self._slots.get(slot.key)
-                if before is None:
-                    before = self._slots[slot.key] = deque()
-                    slot.gate.is_open = True
-                before.append(slot)
+                self.leave(slot)
+            raise
         return slots
+
+    def _join(self, slot: KeySlot) -> deque[KeySlot]:
+        """Stand in the line of a key. A signal handler may come and go between any two steps."""
+        while True:
+            line = self._slots.setdefault(slot.key, deque())
+            line.append(slot)
+            if self._slots.get(slot.key) is line:
+                return line
 
     def is_last(self, slot: KeySlot) -> bool:
         """Whether no other send of the key waits behind."""
@@ -74,16 +92,20 @@ class KeyOrder:
         with self._lock:
             slots = self._slots.get(slot.key)
             if slots is None or slot not in slots:
+                if slots is not None and not slots:  # an interrupt came before a slot was in it
+                    self._slots.pop(slot.key, None)
                 return
             was_first = slots[0] is slot
-            slots.remove(slot)
+            if slot in slots:  # a signal handler may have been here
+                slots.remove(slot)
             if failure is not None and was_first:
                 opened = [other for other in slots if other.is_accepted]
                 for other in opened:
                     other.failed_before = failure
                     slots.remove(other)
             if not slots:
-                del self._slots[slot.key]
+                if self._slots.get(slot.key) is slots:
+                    self._slots.pop(slot.key, None)
             elif was_first:
                 opened.append(slots[0])
         for other in opened:
@@ -98,3 +120,12 @@ def not_sent_after(before: Exception) -> SendFailedError:
     )
     error.__cause__ = before
     return error
+
+
+def not_sent_in_midst() -> SendFailedError:
+    """What a send fails with that would wait for the very code that it interrupts."""
+    return SendFailedError(
+        "not sent: it would wait for ever for the send of its sharding key in the midst of which this "
+        "signal handler, hook or finalizer runs; use submit(), which does not wait",
+        outcome=Outcome.NOT_SENT,
+    )

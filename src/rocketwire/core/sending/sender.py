@@ -306,13 +306,12 @@ class Sender:
         """Take the slots of the sharding keys, and begin if it is the turn of all of them."""
         topic = self.wire_topic(attempt.message.topic)
         history = attempt.history = SendHistory(attempt.began)
-        history.slots = self.order.enter(
-            [(topic, key) for key in attempt.sharding_keys], is_accepted=is_accepted
-        )
-        if not all(slot.gate.is_open for slot in history.slots):
-            return
+        thread = None if attempt.mode is SendMode.ASYNC else self.instance.surroundings.thread()
+        keys = [(topic, key) for key in attempt.sharding_keys]
+        history.slots = self.order.enter(keys, is_accepted=is_accepted, thread=thread)
         try:
-            self._begin(attempt, attempt.began)
+            if all(slot.gate.is_open for slot in history.slots):
+                self._begin(attempt, attempt.began)
         except BaseException as error:
             for slot in history.slots:
                 self.order.leave(slot)

@@ -1,0 +1,234 @@
+"""Whatever is called or raised in the midst of a call, at any moment: nothing hangs, nothing is lost.
+
+``make test`` tries a sample of all moments, ``make test-full`` every one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.unit.sync.moments import Moments, run_bounded
+
+from rocketwire import Message, Producer, RocketMQError
+from rocketwire.embedded import EmbeddedCluster
+
+TOPIC = "orders"
+#: Every so many moments one is tried; a prime, so that loops are met in all of their steps.
+EVERY = int(os.environ.get("ROCKETWIRE_EVERY_MOMENT", "11"))
+LIMIT = 20.0
+OPTIONS: dict[str, Any] = {"send_timeout": 15.0, "shutdown_timeout": 15.0, "background": False}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=1) as running:
+        running.create_topic(TOPIC, queues=2)
+        yield running
+
+
+def make(cluster: EmbeddedCluster, **options: Any) -> Producer:
+    producer = Producer(cluster.name_server, **(OPTIONS | options)).start()
+    producer.send(Message(TOPIC, b"warm"))
+    producer.submit(Message(TOPIC, b"warm")).result(LIMIT)
+    return producer
+
+
+def message() -> Message:
+    return Message(TOPIC, b"x")
+
+
+def keyed() -> Message:
+    return Message(TOPIC, b"x", sharding_key="k")
+
+
+def flush(producer: Producer) -> None:
+    for _ in range(3):
+        producer.submit(message())
+    producer.flush(LIMIT)
+
+
+CALLS: dict[str, Callable[[Producer], object]] = {
+    "submit": lambda p: p.submit(message()),
+    "submit keyed": lambda p: p.submit(keyed()),
+    "send": lambda p: p.send(message()),
+    "send keyed": lambda p: p.send(keyed()),
+    "flush": flush,
+    "stats": lambda p: (p.stats(), p.health()),
+}
+DEEDS: dict[str, Callable[[Producer], object]] = {
+    "submit": lambda p: p.submit(message()),
+    "submit keyed": lambda p: p.submit(keyed()),
+    "send_oneway": lambda p: p.send_oneway(message()),
+    "send keyed": lambda p: p.send(keyed()),
+    "stats": lambda p: (p.stats(), p.health()),
+    "flush": lambda p: p.flush(LIMIT),
+}
+
+
+def check_whole(producer: Producer, where: str) -> None:
+    """Nothing of a running producer is lost."""
+    problem = run_bounded(lambda: producer.flush(LIMIT), LIMIT + 5)
+    assert problem is None, f"{problem}\nafter {where}"
+    instance = producer._instance
+    assert producer.stats().in_flight == 0, where
+    assert producer._in_flight._held_bytes == 0, where
+    assert not producer._in_flight._waiting, where
+    assert len(producer._sender.order) == 0, where
+    assert producer._pool.is_quiet(), where
+    assert not instance.surroundings.holds_lock()
+    for entry in instance.faults._entries.values():
+        assert not entry.flights, where
+        assert entry.trial_flight is None, where
+    for form in (keyed, message):
+        problem = run_bounded(lambda f=form: producer.submit(f()).result(LIMIT), LIMIT + 5)  # type: ignore[misc]
+        assert problem is None, f"{problem}\nafter {where}"
+    assert run_bounded(lambda: producer.send(keyed()), LIMIT + 5) is None, where
+
+
+def try_moments(
+    make_producer: Callable[[], Producer],
+    call: Callable[[Producer], object],
+    deed: Callable[[Producer], object],
+    *,
+    raises: bool = False,
+    first: int = 0,
+) -> int:
+    """Do a deed at every so-many-th moment of a call; how many were tried."""
+    producer, at, tried = make_producer(), first % EVERY, 0
+    try:
+        while True:
+            moments = Moments(at, lambda: deed(producer), raises=raises)
+
+            def work(moments: Moments = moments) -> None:
+                with moments:
+                    call(producer)
+
+            problem = run_bounded(work, LIMIT)
+            if not moments.is_done:
+                return tried
+            expected: tuple[type[BaseException], ...] = (RocketMQError, RuntimeError)
+            if raises:
+                expected = (KeyboardInterrupt,)
+            assert problem is None or (
+                isinstance(problem, expected) and not isinstance(problem, RecursionError)
+            ), f"{problem!r}\n{problem}\nafter {moments.where}"
+            check_whole(producer, moments.where)
+            tried += 1
+            at += EVERY
+    finally:
+        assert run_bounded(producer.shutdown, 2 * LIMIT) is None
+
+
+def interrupt(_: Producer) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+@pytest.mark.parametrize("call", CALLS)
+def test_an_interrupt_at_any_moment_takes_nothing_along(cluster, call, auto_batch) -> None:
+    tried = try_moments(
+        lambda: make(cluster, auto_batch=auto_batch), CALLS[call], interrupt, raises=True
+    )
+    assert tried
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_called_in_the_midst_of_a_call_never_hangs(cluster, call, deed, auto_batch) -> None:
+    def careful(producer: Producer) -> None:
+        # What it would have to wait for is the code below it: then it says so at once.
+        with contextlib.suppress(RuntimeError, RocketMQError):
+            DEEDS[deed](producer)
+
+    first = len(call) * 7 + len(deed) * 3
+    assert try_moments(
+        lambda: make(cluster, auto_batch=auto_batch), CALLS[call], careful, first=first
+    )
+
+
+def check_closed(producer: Producer, where: str) -> None:
+    """Nothing of a producer that was shut down is left, once what was beside it has ended."""
+    for thread in threading.enumerate():
+        if thread.name == "rocketwire-shutdown":
+            thread.join(2 * LIMIT)
+    behind = producer._background._thread
+    if behind is not None and behind.ident is not None:
+        behind.join(LIMIT)
+        assert not behind.is_alive(), where
+    assert producer._in_flight.held == 0, where
+    assert len(producer._sender.order) == 0, where
+    assert [c for c in list(producer._pool._made) if c.fileno() >= 0] == [], where
+    assert not producer._instance.surroundings.holds_lock()
+
+
+def try_shutdowns(
+    make_producer: Callable[[], Producer],
+    call: Callable[[Producer], object],
+    deed: Callable[[Producer], object],
+    *,
+    raises: bool = False,
+    first: int = 0,
+) -> int:
+    """As ``try_moments``, where a producer can be used only once."""
+    at, tried = first % EVERY, 0
+    while True:
+        producer = make_producer()
+        moments = Moments(at, lambda p=producer: deed(p), raises=raises)  # type: ignore[misc]
+
+        def work(moments: Moments = moments, producer: Producer = producer) -> None:
+            with moments:
+                call(producer)
+
+        problem = run_bounded(work, LIMIT)
+        allowed = KeyboardInterrupt if raises else RocketMQError
+        assert problem is None or isinstance(problem, allowed), f"{problem!r}\n{moments.where}"
+        producer.shutdown()
+        check_closed(producer, moments.where)
+        if not moments.is_done:
+            return tried
+        tried += 1
+        at += EVERY * (3 if EVERY > 1 else 1)
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_shutdown_in_the_midst_of_a_call_ends_all_and_never_hangs(
+    cluster, call, auto_batch
+) -> None:
+    assert try_shutdowns(
+        lambda: make(cluster, auto_batch=auto_batch),
+        CALLS[call],
+        lambda producer: producer.shutdown(),
+        first=len(call) * 5,
+    )
+
+
+def busy_shutdown(producer: Producer) -> None:
+    producer.submit(message())
+    producer.shutdown()
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+@pytest.mark.parametrize("deed", [*DEEDS, "shutdown", "interrupt"])
+def test_nothing_in_the_midst_of_a_shutdown_hangs_or_is_left(cluster, deed, auto_batch) -> None:
+    def careful(producer: Producer) -> None:
+        with contextlib.suppress(RuntimeError, RocketMQError):
+            if deed == "shutdown":
+                producer.shutdown()
+            else:
+                DEEDS[deed](producer)
+
+    raises = deed == "interrupt"
+    assert try_shutdowns(
+        lambda: make(cluster, auto_batch=auto_batch),
+        busy_shutdown,
+        interrupt if raises else careful,
+        raises=raises,
+        first=len(deed) * 5,
+    )
