@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import (
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, Unpack, ca
 from rocketwire.aio.checking import is_coroutine_function
 from rocketwire.aio.deliveries import AsyncReceivedDelivery
 from rocketwire.aio.group_client import GroupClient
+from rocketwire.aio.interrupts import answer_interrupts
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.deliveries import HandedOut, check_deliveries
 from rocketwire.core.group.handling import (
@@ -121,34 +123,39 @@ class AsyncConsumer(GroupClient, Generic[Given]):
         if self._config.middleware:
             call = surround_async(self, self._config.middleware, handler)
         workers = _Workers(lambda: self._work(call), self._wake_all)
-        try:
-            await self._run_workers(workers, call)
-        except KeyboardInterrupt:  # the second Ctrl-C, come so soon that it hit us and not the loop
-            self._give_up_waiting()
-            raise
-        finally:
-            await self._end(workers)
-            if is_own:
-                await self.shutdown()
+        with contextlib.ExitStack() as on_the_way_out:
+            try:
+                await self._run_workers(workers, call)
+            except asyncio.CancelledError:
+                on_the_way_out.enter_context(answer_interrupts(self.give_up_waiting))
+                self._tell_of_waiting(workers)
+                raise
+            except KeyboardInterrupt:  # where no runner of asyncio deals with it
+                self._give_up_waiting()
+                raise
+            finally:
+                await self._end(workers)
+                if is_own:
+                    await self.shutdown()
         if workers.error is not None:
             raise workers.error
 
     async def _run_workers(self, workers: _Workers, handler: Callable[[Any], Any]) -> None:
-        try:
-            if not self._stop_wanted:
-                await self.join()
-                self._stopped.clear()
-                workers.start(self._config.workers)
-                if self._group is not None:
-                    self._group.call_handler = partial(self._call_directly, handler, workers)
-            while not self._is_ending and self._session is not None and workers.error is None:
-                await self._stopped.wait()
-        except asyncio.CancelledError:
-            if workers.were_started:
-                tell_of_waiting(self._workload, self._config.shutdown_timeout, self._config.group)
-            raise
+        if not self._stop_wanted:
+            await self.join()
+            self._stopped.clear()
+            workers.start(self._config.workers)
+            if self._group is not None:
+                self._group.call_handler = partial(self._call_directly, handler, workers)
+        while not self._is_ending and self._session is not None and workers.error is None:
+            await self._stopped.wait()
+
+    def _tell_of_waiting(self, workers: _Workers) -> None:
+        if workers.were_started:
+            tell_of_waiting(self._workload, self._config.shutdown_timeout, self._config.group)
 
     async def _end(self, workers: _Workers) -> None:
+        workers.is_ending = True
         try:
             if workers.were_started:
                 await self.leave()
@@ -365,7 +372,8 @@ class _Workers:
         self._work = work
         self._on_error = on_error
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_ending = False
+        #: Whether those that end are not replaced any more.
+        self.is_ending = False
         self.were_started = False
         self.error: BaseException | None = None
 
@@ -385,7 +393,7 @@ class _Workers:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if self._is_ending:
+        if self.is_ending:
             return
         if task.cancelled():
             # A handler can cancel the task that it runs in. Its message was put back.
@@ -397,7 +405,7 @@ class _Workers:
 
     async def end(self) -> None:
         """End all of them."""
-        self._is_ending = True
+        self.is_ending = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

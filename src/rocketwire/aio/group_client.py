@@ -210,6 +210,11 @@ class GroupClient(AsyncClient[ConsumerConfig]):
     def _is_ending(self) -> bool:
         return self._stop_wanted or self._is_leaving
 
+    def give_up_waiting(self) -> None:
+        """Leave without those handlers that are still at work. From any thread or signal handler."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._give_up_waiting)
+
     def _give_up_waiting(self) -> None:
         """Leave without those handlers that are still at work."""
         if self._group is not None:

@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from rocketwire.aio.checking import is_coroutine_function
+from rocketwire.aio.interrupts import answer_interrupts
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.control import stop_limit
 from rocketwire.core.group.deliveries import check_deliveries
@@ -284,20 +285,22 @@ class Consumer(ConsumerControl, Generic[Given]):
             )
             for number in range(self._config.workers)
         ]
-        try:
-            for thread in threads:
-                thread.start()
-            return self._stops.get()
-        except KeyboardInterrupt:
-            member.tell_of_waiting()
-            raise
-        finally:
-            if self._state == "running" and not self._is_lost:
-                self._leave_or_give_up(member)
-            for thread in threads:
-                # One that hangs is left behind: it is a daemon, and its message is unhandled.
-                if thread.ident is not None:  # else the interrupt came before it was started
-                    thread.join(0.1)
+        with contextlib.ExitStack() as on_the_way_out:
+            try:
+                for thread in threads:
+                    thread.start()
+                return self._stops.get()
+            except KeyboardInterrupt:
+                on_the_way_out.enter_context(answer_interrupts(member.give_up_waiting))
+                member.tell_of_waiting()
+                raise
+            finally:
+                if self._state == "running" and not self._is_lost:
+                    self._leave_or_give_up(member)
+                for thread in threads:
+                    # One that hangs is left behind: it is a daemon, and its message is unhandled.
+                    if thread.ident is not None:  # else the interrupt came before it was started
+                        thread.join(0.1)
 
     def _leave_or_give_up(self, member: Member) -> None:
         """Leave the group; a second interrupt gives up the handlers that are still at work."""

@@ -198,11 +198,6 @@ class Member(GroupClient):
         """Say what leaving waits for."""
         tell_of_waiting(self._workload, self._config.shutdown_timeout, self._config.group)
 
-    def give_up_waiting(self) -> None:
-        """Leave without those handlers that are still at work. From any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(self._give_up_waiting)
-
     @property
     def is_member(self) -> bool:
         """Whether the group knows us."""
