@@ -271,6 +271,9 @@ def test_a_group_takes_over_where_another_is(admin: Any, target: Any, producer: 
         admin.group(copy)
     assert admin.clone_offsets(source, copy, topic) == would
     assert set(of_topic(admin.group(copy).lag, topic).values()) == {0}
+    admin.reset(source, topic, "earliest")  # a position at the beginning is one, too
+    assert {c.after for c in admin.clone_offsets(source, copy, topic)} == {0}
+    assert set(of_topic(admin.group(copy).lag, topic).values()) == {2}
 
 
 def test_a_group_is_deleted_with_its_topics(admin: Any, target: Any, producer: Producer):

@@ -193,9 +193,9 @@ def _progress(stats: Answers) -> dict[MessageQueue, Progress]:
 
 
 def progress_in(
-    instance: Instance, name: str, topic: str, deadline: float
+    instance: Instance, name: str, topic: str | None, deadline: float
 ) -> Op[dict[MessageQueue, Progress]]:
-    """How far a group is in a topic; nothing for queues that it has not consumed from."""
+    """How far a group is in a topic (0 where it has no position), or in all where it has one."""
     known = yield from masters(instance, deadline)
     fields = headers.group_only(name, topic)
     stats = yield from ask_all(instance, known, RequestCode.GET_CONSUME_STATS, fields, deadline)

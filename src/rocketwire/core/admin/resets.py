@@ -205,8 +205,9 @@ def clone_offsets(
     source_name = yield from require_group(instance, source, deadline)
     queues = yield from read_queues(instance, topic, deadline)
     wire_topic = with_namespace(topic, instance.config.namespace)
-    theirs = yield from progress_in(instance, source_name, wire_topic, deadline)
-    if not any(told.consumed for told in theirs.values()):
+    everything = yield from progress_in(instance, source_name, None, deadline)
+    theirs = {queue: told for queue, told in everything.items() if queue.topic == wire_topic}
+    if not theirs:
         raise InvalidMessageError(f"group {source} has consumed nothing of topic {topic} yet")
     own = yield from progress_in(instance, target_name, wire_topic, deadline)
     known = yield from masters(instance, deadline)
