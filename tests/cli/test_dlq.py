@@ -86,6 +86,8 @@ def test_one_is_shown_with_all_that_is_known(rocketwire, cluster, lost):
     assert (
         rocketwire("dlq", "show", group, one["original_id"], "--json", cluster=cluster).json == one
     )
+    by_key = rocketwire("dlq", "show", group, "order-1", "--json", cluster=cluster)
+    assert by_key.json == one
     missing = rocketwire("dlq", "show", group, "7F" * 16, cluster=cluster)
     assert missing.code == 1
     assert f"rocketwire dlq list {group}" in missing.err

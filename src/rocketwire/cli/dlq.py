@@ -20,6 +20,8 @@ from rocketwire.cli.letter_filter import (
     Purged,
     Since,
     Tag,
+    has_id,
+    has_key,
 )
 from rocketwire.cli.output import body_text, make_table
 from rocketwire.cli.pace import Pace
@@ -109,15 +111,15 @@ def _row(letter: DeadLetter) -> tuple[object, ...]:
 def show(
     here: Invocation,
     group: Group,
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="A message id, from the list.")],
+    name: Annotated[str, typer.Argument(metavar="ID|KEY", help="A message id, or a key.")],
 ) -> None:
     """All that is known of a dead letter: its origin, its error, its properties and its body."""
-    wanted = LetterFilter.of(ids=[message_id], purged=True)
     with here.admin(background=False) as admin:
-        letters = list(wanted.letters(admin, group))
+        found = admin.dead_letters(group, purged=True)
+        letters = [letter for letter in found if has_id(letter, [name]) or has_key(letter, name)]
     if not letters:
         raise CommandFailedError(
-            f"{group} has no dead letter with the id {message_id}: rocketwire dlq list {group}"
+            f"{group} has no dead letter with the id or key {name}: rocketwire dlq list {group}"
         )
     for letter in letters:
         if here.as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -30,6 +30,16 @@ Ids = Annotated[
 ErrorText = Annotated[str | None, typer.Option(help="With this text in their last error.")]
 Limit = Annotated[int | None, typer.Option("--limit", "-l", min=1, help="At most so many.")]
 Purged = Annotated[bool, typer.Option("--purged", help="Also those that were purged.")]
+
+
+def has_id(letter: DeadLetter, ids: Iterable[str]) -> bool:
+    """Whether one of the ids is its own, or that of its original."""
+    return not {letter.original_id, letter.message.offset_message_id}.isdisjoint(ids)
+
+
+def has_key(letter: DeadLetter, key: str) -> bool:
+    """Whether a key is one of its keys."""
+    return key in (letter.message.keys or "").split()
 
 
 @dataclass(frozen=True, slots=True)
