@@ -63,15 +63,16 @@ class WatchedModel(PolicyModel):
         #: Who looks suspect from outside, since which attempt.
         self.suspects = {}
 
-    def send(self, counters):
+    def send(self, sender):
         began = self.clock()
         try:
-            return (yield from super().send(counters))
+            return (yield from super().send(sender))
         finally:
             assert self.clock() <= began + self.timeout + EPSILON, "past the deadline"
 
-    def _attempt(self, queue, now, deadline, tries_left):
-        assert now < deadline
+    def attempt_begins(self, attempt):
+        queue, now = attempt.where.queue, attempt.began
+        assert now < attempt.deadline
         entries = [self.table._entries[name] for name in self.brokers]
         chosen = self.table._entries[queue.broker]
         for entry in entries:
@@ -80,7 +81,9 @@ class WatchedModel(PolicyModel):
             else:
                 self.suspects.pop(entry.name, None)
         usable = {e.name for e in entries if e.state == "usable" and e.name not in self.suspects}
-        on_trial = {e.name for e in entries if e.state == "trial" and e.trial_flight is None}
+        # The attempt has taken the place of a trial already.
+        places = (None, attempt)
+        on_trial = {e.name for e in entries if e.state == "trial" and e.trial_flight in places}
         candidates = usable | on_trial
         if candidates:
             # When what is typical changes, suspicion is seen at the next look.
@@ -89,7 +92,7 @@ class WatchedModel(PolicyModel):
             assert late or queue.broker in candidates, "an avoided broker while another is usable"
         elif self.table.policy.mode == "adaptive":
             self.check_least_bad(chosen, entries, now)
-        return (yield from super()._attempt(queue, now, deadline, tries_left))
+        super().attempt_begins(attempt)
 
     def is_suspect(self, entry, now):
         waiting = [f for f in entry.flights if f.written_at >= entry.proof]
@@ -206,7 +209,7 @@ def test_a_retry_goes_elsewhere_while_anybody_else_is_usable(seed, policy, broke
             return queue
 
     model_view = model.view
-    model.view = Watched()
+    model.route.derived["queues"] = Watched()
     model.run(until=3.0)
     assert wrong == []
 

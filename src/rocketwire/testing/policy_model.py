@@ -1,8 +1,7 @@
 """A model of senders in a closed loop over simulated brokers: what does a fault policy cost?
 
-It runs the decisions of the client itself (fault table, queue choice, retries) over simulated
-brokers, without messages and codecs, so that minutes of a cluster's life take a second. Use it to
-compare policies for your own latencies.
+It runs the client itself over simulated brokers, as a shell does (``Sender.start``, and the operation
+of an attempt that was not simply stored), so that minutes of a cluster's life take seconds. Use it to compare policies for your own latencies.
 
 >>> model = PolicyModel(FaultPolicy(), senders=4)
 >>> model.break_broker("broker-b", start=5.0, end=10.0, fault=Hang())
@@ -19,21 +18,40 @@ from typing import Final
 
 from rocketwire.core.effects import Invoke, Op, sleep
 from rocketwire.core.faults.selection import RoundRobinCounter, TopicQueues
-from rocketwire.core.faults.table import FaultTable, Flight
-from rocketwire.core.sending.retry import attempt_deadline, failure, is_retryable, outcome_of
-from rocketwire.errors import Attempt, RocketMQError, SendFailedError, TransportError
+from rocketwire.core.faults.table import FaultTable
+from rocketwire.core.routes import TopicEntry
+from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.finish import stored
+from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.sender import Sender
+from rocketwire.errors import RocketMQError, SendFailedError
 from rocketwire.fault_policy import FaultPolicy
-from rocketwire.message import MessageQueue
-from rocketwire.testing.simulated_network import Fault, Hang, Latency, Refuse, Slow, with_pauses
+from rocketwire.hooks import BrokerEvent
+from rocketwire.message import Message, MessageQueue
+from rocketwire.testing.simulated_network import (
+    Fault,
+    Hang,
+    Latency,
+    Refuse,
+    SimulatedRequest,
+    Slow,
+    with_pauses,
+)
+from rocketwire.testing.simulated_producer import (
+    NAME_SERVER,
+    Answers,
+    SimulatedProducer,
+    route_of,
+    settings,
+)
 from rocketwire.testing.simulation import SimulatedDriver, SimulatedNetwork
-from rocketwire.wire.codes import STORED, RequestCode, error_for
-from rocketwire.wire.command import Command, Reply
+from rocketwire.wire.codes import ResponseCode
+from rocketwire.wire.command import Reply
 
 __all__ = ["FaultPolicy", "Figures", "Hang", "PolicyModel", "Refuse", "Slow"]
 
 _TOPIC: Final = "model"
-_LOOK_AGAIN: Final = 0.05
-_UNWELL: Final = frozenset({2, 14, 215})
+_MESSAGE: Final = Message(_TOPIC, b"x" * 200)
 
 #: Brokers of about 2 ms that pause for 20 to 150 ms in 0.3 % of sends.
 ORDINARY: Final = with_pauses(0.002, share=0.003, shortest=0.02, longest=0.15)
@@ -94,38 +112,46 @@ class PolicyModel:
         think: float = 0.0,
         seed: int = 0,
     ) -> None:
-        self.network: Final = SimulatedNetwork(seed)
+        names = [f"broker-{chr(ord('a') + number)}" for number in range(brokers)]
+        route = route_of(dict.fromkeys(names, queues))
+        self._answers = Answers({_TOPIC: route})
+        self.network: Final = SimulatedNetwork(seed, respond=self._respond)
         self.driver: Final = SimulatedDriver(self.network)
         self.clock: Final = self.network.clock
         self.figures: Final = Figures()
-        self._random = self.network.random
-        self.table: Final = FaultTable(
-            policy,
-            clock=self.clock,
-            lock=self.driver.make_lock("the table's lock"),
-            random=self._random,
-            on_isolated=self._isolated,
-            probing=background and policy.probes,
-        )
-        names = [f"broker-{chr(ord('a') + number)}" for number in range(brokers)]
         self.brokers: Final = {
             name: self.network.add_broker(name, latency=latency) for name in names
         }
-        self.queues: Final = [
-            MessageQueue(_TOPIC, name, n) for name in names for n in range(queues)
-        ]
-        self.view: Final = TopicQueues(_TOPIC, self.queues, self.table)
-        self._senders = senders
-        self._timeout = timeout
-        self._tries = 1 + retries
-        self._cap = timeout / self._tries if attempt_timeout == -1.0 else attempt_timeout
-        self._background = background and policy.probes
-        self._own_counters = own_counters
+        self.network.add_broker(NAME_SERVER, latency=0.001)
+        self.producer: Final = SimulatedProducer(
+            settings(
+                fault=policy,
+                send_timeout=timeout,
+                retries=retries,
+                attempt_timeout=attempt_timeout,
+                background=background,
+                hooks=(_IsolationCount(self.figures),),
+            ),
+            clock=self.clock,
+            random=self.network.random,
+            make_lock=self.driver.make_lock,
+        )
+        self.table: Final[FaultTable] = self.producer.instance.faults
+        self.route: Final[TopicEntry] = self.producer.learn(_TOPIC, route)
+        self.queues: Final = list(self.route.queues)
+        shared = None if own_counters else RoundRobinCounter(self.network.random)
+        self._senders = [self.producer.sender(shared) for _ in range(senders)]
+        #: The queues as senders see them.
+        self.view: Final[TopicQueues] = self._senders[0].queues_of(self.route)
         self._think = think
+        self._is_probing = False
         self._broken: tuple[str, float, float] | None = None
         self._good_before = 0
         self._good_during = 0
         self._until = 0.0
+
+    def _respond(self, request: SimulatedRequest, code: int) -> Reply:
+        return self._answers.to(request, code)
 
     def break_broker(self, broker: str, *, start: float, end: float, fault: Fault) -> None:
         """Have something wrong with a broker for a time. The figures are about the last such."""
@@ -135,15 +161,11 @@ class PolicyModel:
     def run(self, until: float) -> Figures:
         """Run to a moment, and let sends under way come to their end."""
         self._until = until
-        shared = RoundRobinCounter(self._random)
-        tasks = [
-            self.driver.spawn(
-                self._sender(RoundRobinCounter(self._random) if self._own_counters else shared)
-            )
-            for _ in range(self._senders)
-        ]
-        if self._background:
-            self.driver.spawn(self._prober())
+        tasks = [self.driver.spawn(self._sender(sender)) for sender in self._senders]
+        probing = None if self._is_probing else self.producer.probing(self.driver.spawn)
+        if probing is not None:
+            self._is_probing = True
+            self.driver.spawn(probing)
         self.clock.run_until(until)
         self.clock.run_while(lambda: not all(task.done for task in tasks))
         for task in tasks:
@@ -153,91 +175,71 @@ class PolicyModel:
 
     # ------------------------------------------------------------------ operations
 
-    def _sender(self, counters: RoundRobinCounter) -> Op[None]:
+    def _sender(self, sender: Sender) -> Op[None]:
         figures = self.figures
         while self.clock() < self._until:
             began = self.clock()
             try:
-                yield from self.send(counters)
+                queue = yield from self.send(sender)
             except SendFailedError as error:
                 figures.failed += 1
                 figures.failures.append(error)
             else:
+                figures.by_queue[queue] += 1
                 self._count_good()
             figures.sent += 1
             figures.slowest = max(figures.slowest, self.clock() - began)
             if self._think:
                 yield from sleep(self.clock() + self._think)
 
-    def send(self, counters: RoundRobinCounter) -> Op[MessageQueue]:
+    def send(self, sender: Sender) -> Op[MessageQueue]:
         """One send, with its retries; returns where it was stored."""
-        began = self.clock()
-        deadline = began + self._timeout
-        failed: list[str] = []
-        attempts: list[Attempt] = []
-        for tries_left in reversed(range(self._tries)):
-            now = self.clock()
-            if now >= deadline:
-                break
-            queue = self.view.best(counters, now, failed)
-            error = yield from self._attempt(queue, now, deadline, tries_left)
-            if error is None:
-                self.figures.by_queue[queue] += 1
-                return queue
-            attempts.append(Attempt(queue, self.clock() - now, error, outcome_of(error)))
-            failed.append(queue.broker)
-            if not is_retryable(error):
-                break
-        now = self.clock()
-        raise failure(attempts, now - began, deadline_passed=now >= deadline)
-
-    def _attempt(
-        self, queue: MessageQueue, now: float, deadline: float, tries_left: int
-    ) -> Op[RocketMQError | None]:
-        self._count_attempt(queue.broker, now)
-        another = self.view.another_usable(queue.broker, now)
-        until = attempt_deadline(
-            now, deadline, self._cap, tries_left=tries_left, another_usable=another
-        )
-        flight = self.table.begin(queue.broker, now)
+        attempt = sender.start(_MESSAGE, SendMode.BLOCKING)
+        self.attempt_begins(attempt)
+        outcome: Reply | RocketMQError
         try:
-            reply: Reply = yield Invoke(queue.broker, _REQUEST, until, flight)
-        except TransportError as error:
-            self.table.broke(flight, self.clock(), error)
-            return error
+            outcome = yield Invoke(attempt.where.address, attempt, attempt.deadline, attempt)
+        except RocketMQError as error:
+            outcome = error
         except GeneratorExit:
-            self.table.cancelled(flight)
+            attempt.give_up()
             raise
-        return self._read(flight, reply, queue.broker)
+        if isinstance(outcome, Reply) and outcome.code == ResponseCode.SUCCESS:
+            stored(attempt, outcome.frame, outcome.arrived)
+            return attempt.where.queue
+        operation = attempt.operation()
+        next(operation)  # the attempt, which is over
+        yield from self._resumed(operation, outcome)
+        history = attempt.history
+        assert history is not None
+        assert history.last is not None
+        return history.last.where.queue
 
-    def _read(self, flight: Flight, reply: Reply, broker: str) -> RocketMQError | None:
-        self.table.replied(flight, reply.arrived, reply.code)
-        return None if reply.code in STORED else error_for(reply.code, reply.remark, broker)
-
-    def _prober(self) -> Op[None]:
-        while self.clock() < self._until:
-            now = self.clock()
-            for broker in self.table.probe_due(now):
-                self.table.probe_started(broker)
-                self.driver.spawn(self._probe(broker))
-            due = self.table.next_probe_at()
-            later = now + _LOOK_AGAIN
-            yield from sleep(later if due is None else min(max(due, now + 0.001), later))
-
-    def _probe(self, broker: str) -> Op[None]:
-        began = self.clock()
-        try:
-            reply: Reply = yield Invoke(broker, _HEARTBEAT, began + self.table.policy.probe_timeout)
-        except TransportError:
-            self.table.probe_finished(broker, self.clock(), None, good=False)
-        else:
-            good = reply.code not in _UNWELL
-            self.table.probe_finished(broker, self.clock(), reply.arrived - began, good=good)
+    def _resumed(self, operation: Op[object], outcome: Reply | RocketMQError) -> Op[None]:
+        """Run the rest of an operation, and look at each further attempt before it is made."""
+        while True:
+            try:
+                if isinstance(outcome, RocketMQError):
+                    effect = operation.throw(outcome)
+                else:
+                    effect = operation.send(outcome)
+            except StopIteration:
+                return
+            if type(effect) is Invoke and isinstance(effect.flight, SendAttempt):
+                self.attempt_begins(effect.flight)
+            try:
+                outcome = yield effect
+            except RocketMQError as error:
+                outcome = error
+            except GeneratorExit:
+                operation.close()
+                raise
 
     # ------------------------------------------------------------------ figures
 
-    def _isolated(self, broker: str, why: str, until: float | None) -> None:
-        self.figures.isolations += 1
+    def attempt_begins(self, attempt: SendAttempt) -> None:
+        """An attempt has its target, and is about to be written."""
+        self._count_attempt(attempt.where.broker, attempt.began)
 
     def _count_attempt(self, broker: str, now: float) -> None:
         if self._broken is None or broker != self._broken[0]:
@@ -265,5 +267,11 @@ class PolicyModel:
         self.figures.goodput = (self._good_during / (end - start)) / (self._good_before / start)
 
 
-_REQUEST: Final = Command(RequestCode.SEND_MESSAGE_V2, body=b"x" * 200)
-_HEARTBEAT: Final = Command(RequestCode.HEART_BEAT)
+class _IsolationCount:
+    """A hook."""
+
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    def broker_isolated(self, event: BrokerEvent) -> None:
+        self._figures.isolations += 1
