@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "transform": "rocketwire.cli.transform",
     "archive": "rocketwire.cli.archive",
     "report": "rocketwire.cli.report",
+    "lab": "rocketwire.cli.lab",
     "cluster": "rocketwire.cli.cluster",
     "broker": "rocketwire.cli.broker",
     "fault": "rocketwire.cli.fault",

@@ -18,16 +18,20 @@ if TYPE_CHECKING:
     from rocketwire.spark.pipelines.archive import ArchiveResult, archive, verify_archive
     from rocketwire.spark.pipelines.publish import PublishResult, publish
     from rocketwire.spark.pipelines.transform import TransformResult, transform
+    from rocketwire.spark.policy_lab.findings import LabResult
+    from rocketwire.spark.policy_lab.pipeline import lab
     from rocketwire.spark.progress import Lag, lag
 
 _HOMES = {
     "ArchiveResult": "pipelines.archive",
+    "LabResult": "policy_lab.findings",
     "Lag": "progress",
     "PublishResult": "pipelines.publish",
     "ReportResult": "delivery_report.findings",
     "TransformResult": "pipelines.transform",
     "archive": "pipelines.archive",
     "deduplicate": "dedupe",
+    "lab": "policy_lab.pipeline",
     "lag": "progress",
     "publish": "pipelines.publish",
     "report": "delivery_report.pipeline",
@@ -38,12 +42,14 @@ _HOMES = {
 
 __all__ = [
     "ArchiveResult",
+    "LabResult",
     "Lag",
     "PublishResult",
     "ReportResult",
     "TransformResult",
     "archive",
     "deduplicate",
+    "lab",
     "lag",
     "publish",
     "register",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, tzinfo
+from datetime import datetime
 from pathlib import Path
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -21,13 +19,20 @@ from rocketwire.spark.delivery_report import trace_topic
 from rocketwire.spark.delivery_report.findings import Findings, ReportResult
 from rocketwire.spark.delivery_report.gather import gather, watched
 from rocketwire.spark.delivery_report.page import make_page
-from rocketwire.spark.delivery_report.records import FILE_ENDINGS, FILE_PATTERN, read_files
-from rocketwire.spark.delivery_report.shelf import Shelf, local_path, unglobbed
+from rocketwire.spark.delivery_report.places import (
+    Place,
+    found_place,
+    page_path,
+    table_folder,
+    time_zone_of,
+    write_page,
+)
+from rocketwire.spark.delivery_report.records import FILE_PATTERN, read_files
+from rocketwire.spark.delivery_report.shelf import Shelf, unglobbed
 from rocketwire.spark.delivery_report.summary import summarise
 from rocketwire.spark.pipelines.connection import source_options
 from rocketwire.spark.pipelines.missing import missing_after
 
-Place = str | os.PathLike[str]
 #: The cleaned records, as a table of their own.
 _RECORDS: Final = "attempts"
 
@@ -67,13 +72,13 @@ def report(  # noqa: PLR0913 - most have defaults, and are named
         ConfigError: there is nothing to report on, or an argument is wrong; the text says which.
     """
     began = time.monotonic()
-    zone = _zone(time_zone)
-    page = _page_path(out)
+    zone = time_zone_of(time_zone)
+    page = page_path(out)
     records, name, is_trace = _open(spark, source, name_servers, options)
-    shelf = Shelf(spark, _table_folder(tables, page))
+    shelf = Shelf(spark, table_folder(tables, page))
     findings = _analyse(shelf, _between(records, since, until), name, is_trace, keep_attempts)
     summary = summarise(findings)
-    _write(page, make_page(findings, summary, zone=zone, made_at=datetime.now(zone)))
+    write_page(page, make_page(findings, summary, zone=zone, made_at=datetime.now(zone)))
     found = _result(findings, page, shelf.paths, summary, time.monotonic() - began)
     if not is_trace:
         return found
@@ -132,7 +137,7 @@ def _open(
         traces = trace_topic.read_topic(spark, texts[0], servers)
         named = trace_topic.name_brokers(traces, trace_topic.broker_names(servers))
         return named, texts[0], True
-    found = [_found(text) for text in texts]
+    found = [found_place(text, "source") for text in texts]
     # A file that was named is meant, whatever its name.
     is_one_file = all(path is not None and path.is_file() for path in found)
     pattern = None if is_one_file else FILE_PATTERN
@@ -157,21 +162,6 @@ def _server_options(
     return made if "nameservers" in told or environment else None
 
 
-def _found(text: str) -> Path | None:
-    """A local place, looked at: Spark would only say that nothing is there, much later."""
-    path = local_path(text)
-    if path is None:
-        return None
-    if not path.exists():
-        raise ConfigError(f"source {text!r}: there is no such folder here")
-    if path.is_dir() and not any(p.name.endswith(FILE_ENDINGS) for p in path.rglob("*.jsonl*")):
-        raise ConfigError(
-            f"source {text!r} has no telemetry files (*.jsonl) in it: "
-            "producers write them with telemetry=FOLDER"
-        )
-    return path.absolute()
-
-
 def _between(records: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
     for name, moment in (("since", since), ("until", until)):
         if moment is not None and moment.tzinfo is None:
@@ -187,44 +177,7 @@ def _between(records: DataFrame, since: datetime | None, until: datetime | None)
     return records
 
 
-# -- where to -----------------------------------------------------------------------------------
-
-
-def _page_path(out: Place) -> Path:
-    path = Path(out)
-    if not path.name or path.is_dir():
-        raise ConfigError(f"out {os.fspath(out)!r} is a folder: give a file, like report.html")
-    return path
-
-
-def _table_folder(tables: Place | None, page: Path) -> str:
-    if tables is not None:
-        text = os.fspath(tables)
-        local = local_path(text)
-        return text if local is None else str(local.absolute())
-    return str(page.with_name(f"{page.stem}-tables").absolute())
-
-
-def _zone(name: str | None) -> tzinfo | None:
-    if name is None:
-        return datetime.now().astimezone().tzinfo
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise ConfigError(
-            f"time_zone {name!r} is unknown: give a name like Europe/Berlin"
-        ) from None
-
-
-def _write(page: Path, text: str) -> None:
-    """Put a page in place, whole or not at all."""
-    page.parent.mkdir(parents=True, exist_ok=True)
-    draft = page.with_name(f".{page.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(page)
-    finally:
-        draft.unlink(missing_ok=True)
+# -- what is handed back ------------------------------------------------------------------------
 
 
 def _result(

@@ -1,0 +1,102 @@
+"""The drawings of the lab's page: the frontier of the grid, and one incident under each policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Final
+
+from rocketwire.spark.delivery_report.axes import LogAxis, TimeAxis, round_up
+from rocketwire.spark.delivery_report.drawing import (
+    HIGH,
+    WIDE,
+    box,
+    label,
+    line,
+    svg,
+    tick_row,
+    x_of,
+    y_of,
+)
+from rocketwire.spark.delivery_report.wording import Clock, latency, short_number, span
+from rocketwire.spark.policy_lab.conditions import Incident
+from rocketwire.spark.policy_lab.figures import Bounds
+from rocketwire.spark.policy_lab.findings import PolicyFigures
+from rocketwire.spark.policy_lab.replay import AFTER, BEFORE
+
+_STEP: Final = 0.5
+
+
+def frontier(policies: Sequence[PolicyFigures]) -> str:
+    """Each policy by what its incidents cost and what its care costs; lower left is better."""
+    lost = LogAxis.around([max(v, 0.001) for one in policies for v in one.lost])
+    most = round_up(max((one.wrongly[1] for one in policies), default=1.0) or 1.0)
+    shapes: list[str] = [
+        f'<path class="grid" d="M{x_of(lost.place(t))},0V{HIGH:.0f}"/>' for t in lost.ticks()
+    ]
+    names: list[str] = []
+    for one in policies:
+        left, right = (lost.place(max(value, 0.001)) for value in one.lost)
+        low, high = (value / most for value in one.wrongly)
+        kind = "median" if one.is_recorded else "edge"
+        shapes.append(f'<path class="{kind}" d="{line([(left, low), (right, high)])}"/>')
+        middle, up = (left + right) / 2, (low + high) / 2
+        note = f"{one.name}: {span(one.lost[0])} to {span(one.lost[1])} lost"
+        half = 0.004 if one.is_of_grid else 0.006
+        name = "flag" if one.is_recorded else "sent" if one.is_of_grid else "keyed"
+        shapes.append(
+            box((middle - half, middle + half), (up - 8 * half, up + 8 * half), name, note)
+        )
+        if one.is_recorded or not one.is_of_grid or one.name == "default":
+            names.append(label(one.name, "dot-name", left=middle, bottom=up))
+    marks = "".join(label(span(value), "y", bottom=value / most) for value in (0.0, most / 2, most))
+    about = f"Seconds lost against time wrongly left out, for {len(policies)} policies"
+    plot = (
+        f'<div class="plot tall frontier">{svg(shapes, "draw", about)}{marks}{"".join(names)}</div>'
+    )
+    who = '<div class="who"><b>wrongly left out</b><span>over seconds lost</span></div>'
+    ticks = tick_row((lost.place(t), span(t) if t >= 1 else latency(t)) for t in lost.ticks())
+    return f'<div class="row panel">{who}<div class="plots">{plot}</div></div>{ticks}'
+
+
+def incident(chosen: Incident, results: Mapping[str, Bounds], clock: Clock) -> str:
+    """The slowest send of each half second, and who was left out, one row for each policy."""
+    begin, end = chosen.begin - BEFORE, chosen.end + AFTER
+    axis = TimeAxis(begin, end - begin)
+    every = [m[1] for b in results.values() for m in b.worst.moments.values() if m[1] > 0]
+    scale = LogAxis.around(every)
+    rows = [_incident_row(name, bounds, chosen, axis, scale) for name, bounds in results.items()]
+    return "".join(rows) + tick_row(axis.ticks(clock))
+
+
+def _incident_row(
+    name: str, bounds: Bounds, chosen: Incident, axis: TimeAxis, scale: LogAxis
+) -> str:
+    moments = bounds.worst.moments
+    # Seconds left out over half seconds of so many producers and brokers: a part of them all.
+    most_out = max((m[2] for m in moments.values()), default=0.0) or 1.0
+    shapes = [
+        f'<path class="grid" d="M0,{y_of(scale.place(t))}H{WIDE:.0f}"/>' for t in scale.ticks()
+    ]
+    shapes.append(box((axis.place(chosen.begin), axis.place(chosen.end)), (0.0, 1.0), "trouble"))
+    points: list[tuple[float, float]] = []
+    for number in sorted(moments):
+        _sends, slowest, out = moments[number]
+        at = chosen.begin + number * _STEP
+        left, right = axis.place(at), axis.place(at + _STEP)
+        if out:
+            shapes.append(box((left, right), (0.0, 0.1), "flag", f"left out {out / most_out:.0%}"))
+        if slowest > 0:
+            points.append(((left + right) / 2, scale.place(slowest)))
+    if points:
+        shapes.append(f'<path class="median" d="{line(points)}"/>')
+    cost = bounds.worst.by_incident.get(chosen.number)
+    lost = span(cost.lost) if cost else "nothing"
+    failed = f"{short_number(cost.failed)} failed" if cost and cost.failed else "none failed"
+    marks = "".join(label(latency(t), "y", bottom=scale.place(t)) for t in scale.ticks())
+    about = f"The slowest send of each half second under {name}"
+    return (
+        f'<div class="row panel"><div class="who"><b>{escape(name)}</b><span>{lost} lost</span>'
+        f'<span>{failed}</span></div><div class="plots"><div class="plot low incident">'
+        f"{svg(shapes, 'draw', about)}{marks}</div></div></div>"
+    )
