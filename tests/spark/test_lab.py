@@ -12,9 +12,11 @@ from rocketwire.fault_policy import FaultPolicy
 from rocketwire.hooks import AttemptEvent, ProbeEvent, RouteEvent
 from rocketwire.message import MessageQueue
 from rocketwire.spark import LabResult, lab
+from rocketwire.spark.policy_lab.simulation import simulate
 from rocketwire.telemetry import Telemetry
 from rocketwire.telemetry_config import TelemetryConfig
 from rocketwire.telemetry_lines import settings_of
+from rocketwire.testing.simulated_cluster import Setting
 
 BEGIN = 1_760_000_000.0
 NAMES = ("a", "b", "c")
@@ -177,3 +179,20 @@ def test_a_folder_without_attempts_is_refused_with_the_remedy(spark, tmp_path):
         lab(spark, tmp_path / "nothing", tmp_path / "p.html")
     with pytest.raises(ConfigError, match="'fast' is no fault policy"):
         lab(spark, tmp_path, tmp_path / "p.html", policies=["fast"])
+
+
+def test_simulations_are_split_by_spark_and_say_whether_the_default_does_harm(spark):
+    plans = []
+    made = simulate(
+        spark,
+        Setting(producers=20, brokers=3, seconds=6.0),
+        faults=["slow:0.3@broker-1"],
+        policies=["default", "off"],
+        on_plan=plans.append,
+    )
+    ours, off = (
+        next(e.figures for e in made.experiments if e.policy == name) for name in ("default", "off")
+    )
+    assert ours.lost < off.lost
+    assert "no harm" in made.harm
+    assert plans[0].experiments == 2

@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "archive": "rocketwire.cli.archive",
     "report": "rocketwire.cli.report",
     "lab": "rocketwire.cli.lab",
+    "simulate": "rocketwire.cli.simulate",
     "cluster": "rocketwire.cli.cluster",
     "broker": "rocketwire.cli.broker",
     "fault": "rocketwire.cli.fault",

@@ -1,0 +1,114 @@
+"""``rocketwire simulate``: what a fault policy does to clusters of any size, by Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from rocketwire.cli.failures import UsageError
+from rocketwire.cli.invocation import Invocation, command
+from rocketwire.cli.spark_work import Master, started_spark, tell
+
+if TYPE_CHECKING:
+    from rocketwire.spark.policy_lab.simulation import Experiment, SimulationResult
+
+app = typer.Typer(add_completion=False)
+
+
+@command(
+    app,
+    "simulate",
+    panel="Spark",
+    examples=(
+        "rocketwire simulate --producers 200 --brokers 10 --fault slow:0.3@broker-7",
+        "rocketwire simulate --producers 10000 --brokers 100 --fault refuse@10% --policy default",
+        "rocketwire simulate --size 100x3 --size 1000x30 --fault weak:0.3@all --fault flap:2@broker-1",
+    ),
+)
+def simulate(  # noqa: PLR0913 - each has a default
+    here: Invocation,
+    *,
+    producers: Annotated[int, typer.Option(min=1, help="How many send.")] = 100,
+    brokers: Annotated[int, typer.Option(min=2, help="How many store, from broker-0 on.")] = 3,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND[:N]@WHERE[/FROM-TO]",
+            help="slow:S, hang, refuse, busy, weak:PART, flap:S; at broker-7, 10% or all; repeatable.",
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="default, java4, java5, off; repeatable.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="Simulated time.")] = 60.0,
+    rate: Annotated[float, typer.Option(min=0.01, help="Sends a second of a producer.")] = 10.0,
+    load: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="Part of the capacity in use.")
+    ] = 0.5,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs that differ by chance.")] = 1,
+    size: Annotated[
+        list[str] | None, typer.Option(metavar="PxB", help="A further size, e.g. 1000x10.")
+    ] = None,
+    master: Master = None,
+) -> None:
+    """Simulate producers with the real policy code over brokers with a capacity, at any size."""
+    sizes = [parse_size(text) for text in size or ()]
+    with started_spark(here, master) as spark:
+        from rocketwire.spark.policy_lab.simulation import FAULTS, POLICIES
+        from rocketwire.spark.policy_lab.simulation import simulate as run
+        from rocketwire.testing.simulated_cluster import Setting
+
+        setting = Setting(
+            producers=producers, brokers=brokers, seconds=seconds, rate=rate, load=load
+        )
+        result = run(
+            spark,
+            setting,
+            faults=fault or FAULTS,
+            policies=policy or POLICIES,
+            seeds=seeds,
+            sizes=sizes,
+            on_plan=lambda extent: here.note(str(extent)),
+        )
+    if not here.as_json:
+        here.console.print(_table(result))
+    tell(here, result, result.harm)
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """``1000x10`` as producers and brokers."""
+    producers, _, brokers = text.lower().partition("x")
+    if not producers.isdigit() or not brokers.isdigit():
+        raise UsageError(f"--size {text!r}: write producers x brokers, such as 1000x10")
+    return int(producers), int(brokers)
+
+
+def _table(result: SimulationResult) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("fault")
+    table.add_column("size")
+    table.add_column("policy")
+    for name in ("failed", "p50", "p99", "p99.9", "lost", "peak", "back", "probes/s", "lookups/s"):
+        table.add_column(name, justify="right")
+    for one in result.experiments:
+        table.add_row(*_row(one))
+    return table
+
+
+def _row(one: Experiment) -> list[str]:
+    figures = one.figures
+    back = "-" if figures.back is None else f"{figures.back:.0f} s x{figures.peak_back:.1f}"
+    return [
+        one.fault,
+        f"{one.producers}x{one.brokers}",
+        one.policy,
+        f"{100 * figures.failed / max(1, figures.sends):.2f} %",
+        *(f"{1000 * value:,.1f} ms" for value in (figures.p50, figures.p99, figures.p999)),
+        f"{figures.lost:,.0f} s",
+        f"x{figures.peak:.1f}",
+        back,
+        f"{figures.probes:,}",
+        f"{figures.lookups:,}",
+    ]
