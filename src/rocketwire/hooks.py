@@ -9,6 +9,7 @@ the answer to a submitted message, which comes on that thread.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -398,7 +399,10 @@ def call_hooks(hooks: tuple[Callable[[Any], Any], ...], event: object) -> None:
         try:
             hook(event)
         except (KeyboardInterrupt, SystemExit):
-            raise
+            # On another thread it would end no program, but whatever else runs on that thread.
+            if threading.current_thread() is threading.main_thread():
+                raise
+            _log.exception("hook %r wants to end the program, which is the main thread's", hook)
         except BaseException:  # noqa: BLE001 - a watcher must never break what it watches
             # Not an Exception: that of a cancelled future which the watcher asked.
             _log.exception("hook %r failed", hook)

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -212,3 +212,88 @@ def test_a_request_that_waits_for_a_paused_connection_is_written_after_an_idle_m
         assert waiter.told is not None
 
     asyncio.run(main())
+
+
+class Leaving:
+    """Ends the program, or tries to, at the first event."""
+
+    is_over = False
+
+    def after_attempt(self, _: object) -> None:
+        if not self.is_over:
+            self.is_over = True
+            sys.exit("a hook leaves")
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+def test_a_hook_that_calls_exit_behind_a_submit_is_logged_and_all_are_answered(
+    cluster, caplog, auto_batch
+) -> None:
+    with Producer(cluster.name_server, hooks=(Leaving(),), auto_batch=auto_batch) as producer:
+        deliveries = [producer.submit(Message(TOPIC, b"%d" % n)) for n in range(5)]
+        assert [delivery.exception(20) for delivery in deliveries] == [None] * 5
+        assert producer.stats().in_flight == 0
+    assert "Leaving" in caplog.text
+
+
+def test_a_hook_that_calls_exit_on_the_main_loop_ends_it_and_answers_its_own_delivery(
+    cluster,
+) -> None:
+    deliveries: list[Any] = []
+
+    async def main() -> None:
+        producer = await AsyncProducer(cluster.name_server, hooks=(Leaving(),)).start()
+        try:
+            deliveries.append(await producer.submit(Message(TOPIC, b"x")))
+            await deliveries[0]
+        finally:
+            await producer.shutdown()
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert deliveries[0].done()
+    assert deliveries[0].exception().outcome is Outcome.MAYBE_STORED
+
+
+@pytest.mark.parametrize("how", ["route", "connection", "written"])
+def test_a_cancelled_delivery_says_whether_it_may_be_stored(cluster, how) -> None:
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server, send_timeout=20.0) as producer:
+            if how != "route":
+                await producer.publish_queues(TOPIC)
+            if how == "written":
+                await producer.send(Message(TOPIC, b"x"))
+                cluster.brokers[0].hang()
+            delivery = await producer.submit(Message(TOPIC, b"x"))
+            waiter = cast("Any", delivery)
+            while how == "route" and not (waiter._run and waiter._run.issued):
+                await asyncio.sleep(0)  # until the question for the route is on its way
+            if how == "written":
+                await asyncio.sleep(0.01)
+            delivery.cancel()
+            expected = Outcome.MAYBE_STORED if how == "written" else Outcome.NOT_SENT
+            assert delivery.exception().outcome is expected
+            cluster.brokers[0].heal()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_hooks_hear_the_end_of_every_message_that_was_announced(cluster, key) -> None:
+    hook = Hook()
+    ends: list[Any] = []
+    hook.after_send = ends.append  # type: ignore[method-assign]
+
+    async def main() -> None:
+        options = {"hooks": (hook,), "auto_batch": True}
+        async with AsyncProducer(cluster.name_server, **options) as producer:
+            await producer.send(Message(TOPIC, b"x"))
+            messages = [Message(TOPIC, b"%d" % n, sharding_key=key) for n in range(6)]
+            deliveries = [await producer.submit(message) for message in messages]
+            for delivery in deliveries[::2]:
+                delivery.cancel()
+            await producer.flush()
+
+    asyncio.run(main())
+    assert hook.before == sum(len(event.messages) for event in ends) == 7
+    assert all(event.result is not None or event.error is not None for event in ends)

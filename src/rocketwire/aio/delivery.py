@@ -13,8 +13,9 @@ from typing import Any
 from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.aio.waiter import SendWaiter
 from rocketwire.core.sending.attempt import SendAttempt
-from rocketwire.core.sending.collect import OpenBatch
 from rocketwire.core.sending.flush import left_to_parent
+from rocketwire.core.sending.open_batch import OpenBatch
+from rocketwire.core.sending.retry import worst_outcome
 from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.message import SendResult
 
@@ -155,7 +156,8 @@ class SingleDelivery(SendWaiter, Delivery):
     def cancel(self) -> None:
         """Give the message up, if there is no answer yet."""
         if not self.done() and self.give_up():
-            outcome = Outcome.MAYBE_STORED if self.issued else Outcome.NOT_SENT
+            history = self.attempt.history
+            outcome = Outcome.NOT_SENT if history is None else worst_outcome(history.attempts)
             self.settled(None, SendFailedError(f"{outcome.value}: cancelled", outcome=outcome))
 
     def settled(self, result: SendResult | None, error: Exception | None) -> None:

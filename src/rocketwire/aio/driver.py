@@ -25,7 +25,13 @@ from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.finish import written_oneway
-from rocketwire.errors import ClientClosedError, LocalProtocolError, RocketMQError
+from rocketwire.errors import (
+    ClientClosedError,
+    LocalProtocolError,
+    Outcome,
+    RocketMQError,
+    SendFailedError,
+)
 from rocketwire.wire.command import Reply
 
 _log = logging.getLogger("rocketwire.aio")
@@ -75,6 +81,9 @@ class Run(Waiter, Generic[T]):
             self.is_over = True
             self.settled(None, error)
             return
+        except BaseException as error:  # a hook ends the program
+            self._abort(error)
+            raise
         if type(effect) is Invoke:
             connection = self._driver.connections.get(effect.address)
             if connection is not None and connection.is_ready:
@@ -132,7 +141,16 @@ class Run(Waiter, Generic[T]):
                 self.is_over = True
                 self.settled(None, error)
                 return
+            except BaseException as error:
+                self._abort(error)
+                raise
             step = self._perform(effect)
+
+    def _abort(self, error: BaseException) -> None:
+        """Let nobody wait for what can't be known any more."""
+        self.is_over = True
+        outcome = Outcome.MAYBE_STORED
+        self.settled(None, SendFailedError(f"{outcome.value}: ended by {error!r}", outcome=outcome))
 
     def _perform(self, effect: Effect) -> Next:
         """Do what an effect says; returns how to go on if there is nothing to wait for."""

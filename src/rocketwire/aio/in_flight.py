@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 
 from rocketwire.core.effects import Gate
-from rocketwire.core.sending.collect import OpenBatch
 from rocketwire.core.sending.flush import FlushGroups
+from rocketwire.core.sending.open_batch import OpenBatch
 
 
 class InFlightLimit:

@@ -120,7 +120,6 @@ class SendWaiter(Waiter):
         if run is not None:
             if not run.give_up():
                 return False
-            self.issued = self.issued or run.issued
         else:
             if self.connection is not None:
                 self.connection.abandon(self)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rocketwire.core.effects import Gate
-from rocketwire.core.sending.collect import OpenBatch
 from rocketwire.core.sending.flush import left_to_parent
+from rocketwire.core.sending.open_batch import OpenBatch
 from rocketwire.latch import Latch
 from rocketwire.message import SendResult
 from rocketwire.sync.callbacks import CallbackThread

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from rocketwire.core.sending.collect import OpenBatch
 from rocketwire.core.sending.flush import FlushGroup, FlushGroups
+from rocketwire.core.sending.open_batch import OpenBatch
 from rocketwire.latch import Latch
 
 

@@ -14,8 +14,9 @@ from rocketwire.aio.waiter import SendWaiter
 from rocketwire.config import AutoBatch
 from rocketwire.core.faults.selection import Selector
 from rocketwire.core.sending.attempt import SendAttempt
-from rocketwire.core.sending.collect import Accumulator, OpenBatch
+from rocketwire.core.sending.collect import Accumulator
 from rocketwire.core.sending.flush import FlushGroup, left_to_parent, no_room
+from rocketwire.core.sending.open_batch import OpenBatch
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.message import Message, MessageQueue, SendResult

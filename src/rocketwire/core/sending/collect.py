@@ -13,20 +13,21 @@ may be waiting in all is decided by the in-flight limit of the shell.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from rocketwire.config import AutoBatch
 from rocketwire.core.effects import Gate, Op, Sleep, wait
 from rocketwire.core.faults.selection import best_queue, hash_queue
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.naming import RETRY_PREFIX
-from rocketwire.core.sending.flush import FlushGroup, left_to_parent
-from rocketwire.core.sending.order import PATIENCE, KeySlot, not_sent_after
-from rocketwire.core.sending.results import share
+from rocketwire.core.sending.flush import left_to_parent
+from rocketwire.core.sending.open_batch import BatchKind, Kind, OpenBatch
+from rocketwire.core.sending.order import PATIENCE, not_sent_after
+from rocketwire.core.sending.retry import worst_outcome
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.validate import travels_alone
 from rocketwire.errors import BrokerError, Outcome, RouteError, SendFailedError
-from rocketwire.hooks import call_hooks
+from rocketwire.hooks import SendEvent, call_hooks
 from rocketwire.message import USUAL, Message, MessageQueue, SendResult
 from rocketwire.wire.codes import ResponseCode
 
@@ -34,93 +35,6 @@ from rocketwire.wire.codes import ResponseCode
 _NO_BATCHES: Final = frozenset(
     {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.MESSAGE_ILLEGAL}
 )
-
-#: Topic, wait flag, time limit, and for ordered messages their queue as far as it is known.
-Kind: TypeAlias = tuple[str, bool, float, MessageQueue | bool]
-
-
-class BatchKind:
-    """The batches of one kind: at most one is open, any number is under way."""
-
-    __slots__ = ("key", "open", "under_way")
-
-    def __init__(self, key: Kind) -> None:
-        self.key = key
-        self.open: OpenBatch | None = None
-        self.under_way: set[OpenBatch] = set()
-
-
-class OpenBatch:
-    """Messages that travel together. ``over`` opens when all of them have their outcome."""
-
-    __slots__ = (
-        "_count", "_groups", "bytes", "fields", "gate", "group", "is_begun", "is_closed", "is_sent",
-        "kind", "left", "messages", "over", "slots", "timeout", "topic", "wait_store_ok", "withdrawn",
-    )  # fmt: skip
-
-    def __init__(self, kind: BatchKind, size: int) -> None:
-        self.kind = kind
-        self.topic, self.wait_store_ok, self.timeout, _ = kind.key
-        self.messages: list[Message] = []
-        #: The encoded properties of each but its id.
-        self.fields: list[bytes] = []
-        self._count = 0
-        #: How many bytes it still takes.
-        self.left = size
-        #: Of the bodies alone: what they take of the in-flight limit.
-        self.bytes = 0
-        self.slots: dict[str, KeySlot] = {}
-        self.gate = Gate()
-        #: Whether ``deliver`` sees to it.
-        self.is_begun = False
-        self.is_closed = False
-        self.is_sent = False
-        self.over = Gate()
-        #: What a flush that waits for it knows it by.
-        self.group: FlushGroup | None = None
-        self.withdrawn: set[int] = set()
-        self._groups: list[tuple[Sequence[int], SendResult | Exception]] = []
-
-    @property
-    def count(self) -> int:
-        """How many messages it has, or had."""
-        return self._count or len(self.messages)
-
-    def withdraw(self, place: int) -> bool:
-        """Take a message back; False if it is on its way, or its fate is known."""
-        if self.is_closed:
-            return False
-        self.withdrawn.add(place)
-        return True
-
-    def places(self) -> Sequence[int]:
-        """The places of the messages that are to be sent."""
-        everything = range(self.count)
-        if not self.withdrawn:
-            return everything
-        return [place for place in everything if place not in self.withdrawn]
-
-    def settle(self, places: Sequence[int], outcome: SendResult | Exception) -> None:
-        """What became of some of the messages, which went in one request."""
-        self._groups.append((places, outcome))
-
-    def finish(self, error: Exception) -> None:
-        """Everything is known; ``error`` is the outcome of those that have none yet."""
-        self._count = self.count
-        self.settle(range(self._count), error)
-        # A caller that keeps the delivery of one message does not keep the bodies of all.
-        self.messages, self.fields = [], []
-
-    def outcome(self, place: int) -> SendResult | Exception:
-        """What became of one message; only when the batch is over."""
-        for places, outcome in self._groups:
-            if place in places:
-                if isinstance(outcome, SendFailedError):
-                    return _own_copy(outcome)
-                if isinstance(outcome, Exception) or len(places) == 1:
-                    return outcome
-                return share(outcome, places.index(place))
-        raise LookupError(f"a batch of {self.count} messages has none at {place}")
 
 
 def _ignore(batch: OpenBatch) -> None:
@@ -351,7 +265,7 @@ class Accumulator:
             else:
                 yield from self._send(batch, batch.places(), None)
         except GeneratorExit:
-            error = _given_up(batch)
+            error = _given_up(Outcome.NOT_SENT)
             raise
         except Exception as failed:  # noqa: BLE001 - whatever it is, it is these messages' end
             error = failed
@@ -379,11 +293,26 @@ class Accumulator:
                     del self._kinds[kind.key]
             if self._recent is batch:
                 self._recent = None  # or it would be kept for as long as nothing is submitted
+        if self._sender.hooks.after_send:
+            self._tell_rest(batch, error)
         batch.finish(error)
         self._on_over(batch)
         batch.over.open()
         if after is not None:
             after.gate.open()
+
+    def _tell_rest(self, batch: OpenBatch, error: Exception) -> None:
+        """Tell hooks of messages that were announced, and never came to be sent."""
+        sender = self._sender
+        for place, message in enumerate(list(batch.messages)):
+            if place in batch.told:
+                continue
+            why: object = _taken_back() if place in batch.withdrawn else batch.look(place) or error
+            ids = tuple(sender.instance.ids.next_many(1))
+            told = why if isinstance(why, Exception) else error
+            now, size = sender.instance.wall(), len(message.body)
+            event = SendEvent((message,), None, told, 0.0, now, ids, size, None)
+            call_hooks(sender.hooks.after_send, event)
 
     def _send(
         self, batch: OpenBatch, places: Sequence[int], queue: MessageQueue | None
@@ -397,14 +326,18 @@ class Accumulator:
             fields = [fields[place] for place in places]
         keys = dict.fromkeys([m.sharding_key for m in messages if m.sharding_key is not None])
         slots = tuple(batch.slots[key] for key in keys)
-        batch.is_sent = True
         outcome: SendResult | Exception
+        sender = self._sender
+        attempt = sender.start_joined(messages, fields, batch.timeout, queue, slots)
+        batch.told.update(places)  # by the operation
         try:
-            sender = self._sender
-            attempt = sender.start_joined(messages, fields, batch.timeout, queue, slots)
             outcome = yield from sender.operation(attempt)
         except SendFailedError as error:
             outcome = error
+        except GeneratorExit:
+            tried = () if attempt.history is None else attempt.history.attempts
+            batch.settle(places, _given_up(worst_outcome(tried)))
+            raise
         if len(places) > 1 and not batch.slots and _takes_no_batches(outcome):
             self._single.add(batch.topic)
             self._recent = None
@@ -461,13 +394,9 @@ def _takes_no_batches(outcome: SendResult | Exception) -> bool:
     return isinstance(cause, BrokerError) and cause.code in _NO_BATCHES
 
 
-def _given_up(batch: OpenBatch) -> SendFailedError:
-    outcome = Outcome.MAYBE_STORED if batch.is_sent else Outcome.NOT_SENT
+def _given_up(outcome: Outcome) -> SendFailedError:
     return SendFailedError(f"{outcome.value}: the producer was shut down", outcome=outcome)
 
 
-def _own_copy(error: SendFailedError) -> SendFailedError:
-    """The same error for another message: one that is raised twice would mix up two stories."""
-    copy = type(error)(str(error), attempts=error.attempts, outcome=error.outcome)
-    copy.__cause__ = error.__cause__
-    return copy
+def _taken_back() -> SendFailedError:
+    return SendFailedError("not sent: cancelled before its batch left")

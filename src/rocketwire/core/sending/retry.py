@@ -169,7 +169,7 @@ def describe_failure(
     count = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
     refused = any(isinstance(attempt.error, PermissionDeniedError) for attempt in attempts)
     remedy = f"; {PermissionDeniedError.remedy}" if refused else ""
-    return f"{_outcome(attempts).value}: {told} ({count}, {span(elapsed)}){remedy}"
+    return f"{worst_outcome(attempts).value}: {told} ({count}, {span(elapsed)}){remedy}"
 
 
 def _told(attempt: Attempt) -> str:
@@ -178,7 +178,8 @@ def _told(attempt: Attempt) -> str:
     return what_happened(attempt.error, attempt.latency)
 
 
-def _outcome(attempts: Sequence[Attempt]) -> Outcome:
+def worst_outcome(attempts: Sequence[Attempt]) -> Outcome:
+    """What became of a message over all of its attempts."""
     # An attempt without an error was stored, if not as safely as asked for.
     return Outcome.worst([attempt.outcome or Outcome.MAYBE_STORED for attempt in attempts])
 
@@ -202,7 +203,7 @@ def failure(
         cause = attempts[-1].error
     kind = SendTimeoutError if deadline_passed else SendFailedError
     text = describe_failure(attempts, elapsed, cause=cause)
-    error = kind(text, attempts=attempts, outcome=_outcome(attempts))
+    error = kind(text, attempts=attempts, outcome=worst_outcome(attempts))
     error.__cause__ = cause
     return error
 

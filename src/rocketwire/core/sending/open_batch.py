@@ -1,0 +1,112 @@
+"""Messages that travel together, from the first one until all of them have their outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from rocketwire.core.effects import Gate
+from rocketwire.core.sending.flush import FlushGroup
+from rocketwire.core.sending.order import KeySlot
+from rocketwire.core.sending.results import share
+from rocketwire.errors import SendFailedError
+from rocketwire.message import Message, MessageQueue, SendResult
+
+#: Topic, wait flag, time limit, and for ordered messages their queue as far as it is known.
+Kind: TypeAlias = tuple[str, bool, float, MessageQueue | bool]
+
+
+class BatchKind:
+    """The batches of one kind: at most one is open, any number is under way."""
+
+    __slots__ = ("key", "open", "under_way")
+
+    def __init__(self, key: Kind) -> None:
+        self.key = key
+        self.open: OpenBatch | None = None
+        self.under_way: set[OpenBatch] = set()
+
+
+class OpenBatch:
+    """Messages that travel together. ``over`` opens when all of them have their outcome."""
+
+    __slots__ = (
+        "_count", "_groups", "bytes", "fields", "gate", "group", "is_begun", "is_closed", "kind",
+        "left", "messages", "over", "slots", "timeout", "told", "topic", "wait_store_ok", "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self, kind: BatchKind, size: int) -> None:
+        self.kind = kind
+        self.topic, self.wait_store_ok, self.timeout, _ = kind.key
+        self.messages: list[Message] = []
+        #: The encoded properties of each but its id.
+        self.fields: list[bytes] = []
+        self._count = 0
+        #: How many bytes it still takes.
+        self.left = size
+        #: Of the bodies alone: what they take of the in-flight limit.
+        self.bytes = 0
+        self.slots: dict[str, KeySlot] = {}
+        self.gate = Gate()
+        #: Whether ``deliver`` sees to it.
+        self.is_begun = False
+        self.is_closed = False
+        self.over = Gate()
+        #: What a flush that waits for it knows it by.
+        self.group: FlushGroup | None = None
+        self.withdrawn: set[int] = set()
+        #: Places of messages whose end hooks hear of, or have heard of.
+        self.told: set[int] = set()
+        self._groups: list[tuple[Sequence[int], SendResult | Exception]] = []
+
+    @property
+    def count(self) -> int:
+        """How many messages it has, or had."""
+        return self._count or len(self.messages)
+
+    def withdraw(self, place: int) -> bool:
+        """Take a message back; False if it is on its way, or its fate is known."""
+        if self.is_closed:
+            return False
+        self.withdrawn.add(place)
+        return True
+
+    def places(self) -> Sequence[int]:
+        """The places of the messages that are to be sent."""
+        everything = range(self.count)
+        if not self.withdrawn:
+            return everything
+        return [place for place in everything if place not in self.withdrawn]
+
+    def settle(self, places: Sequence[int], outcome: SendResult | Exception) -> None:
+        """What became of some of the messages, which went in one request."""
+        self._groups.append((places, outcome))
+
+    def finish(self, error: Exception) -> None:
+        """Everything is known; ``error`` is the outcome of those that have none yet."""
+        self._count = self.count
+        self.settle(range(self._count), error)
+        # A caller that keeps the delivery of one message does not keep the bodies of all.
+        self.messages, self.fields = [], []
+
+    def outcome(self, place: int) -> SendResult | Exception:
+        """What became of one message; only when the batch is over."""
+        for places, outcome in self._groups:
+            if place in places:
+                if isinstance(outcome, SendFailedError):
+                    return _own_copy(outcome)
+                if isinstance(outcome, Exception) or len(places) == 1:
+                    return outcome
+                return share(outcome, places.index(place))
+        raise LookupError(f"a batch of {self.count} messages has none at {place}")
+
+    def look(self, place: int) -> SendResult | Exception | None:
+        """What is known by now of one message."""
+        return next((outcome for places, outcome in self._groups if place in places), None)
+
+
+def _own_copy(error: SendFailedError) -> SendFailedError:
+    """The same error for another message: one that is raised twice would mix up two stories."""
+    copy = type(error)(str(error), attempts=error.attempts, outcome=error.outcome)
+    copy.__cause__ = error.__cause__
+    return copy
