@@ -27,7 +27,7 @@ NOT_RUN = ("pip ", "make ", "docker ", "kubectl ", "git ", "spark-submit ", "roc
            # An environment that is shipped to a cluster: needs an index, and a cluster.
            "environment/bin/", "tar xzf environment.tar.gz", "PYSPARK_PYTHON=")  # fmt: skip
 KNOWN = {"python", "console", "text", "toml", "json", "yaml", "java", "dockerfile", "sh"}
-LONG_RUNNING = ("rocketwire cluster", "rocketwire broker")
+LONG_RUNNING = ("rocketwire cluster", "rocketwire broker", "rocketwire exporter")
 #: Runs a command whose Ctrl-C works, which it does not where the tests were begun in the background.
 LIKE_A_TERMINAL = (
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "group": "rocketwire.cli.group",
     "dlq": "rocketwire.cli.dlq",
     "replay": "rocketwire.cli.replay",
+    "exporter": "rocketwire.cli.exporter",
     "publish": "rocketwire.cli.publish",
     "transform": "rocketwire.cli.transform",
     "archive": "rocketwire.cli.archive",

@@ -60,6 +60,7 @@ class ConsumerStats:
     held_bytes: int
     in_hand: int
     queues: tuple[QueueState, ...]
+    group: str
 
 
 class ConsumerCounters:
@@ -94,6 +95,7 @@ class ConsumerCounters:
         in_hand: int,
         trace_dropped: int,
         queues: tuple[QueueState, ...],
+        group: str,
     ) -> ConsumerStats:
         """The numbers now."""
         return ConsumerStats(
@@ -104,4 +106,5 @@ class ConsumerCounters:
             in_hand=in_hand,
             trace_dropped=trace_dropped,
             queues=queues,
+            group=group,
         )

@@ -21,6 +21,7 @@ def stats(group: Group) -> ConsumerStats:
     every = group.every_queue()
     positions = group.floors(every)
     return group.counters.snapshot(
+        group=group.name,
         handled=workload.handled,
         held=workload.held,
         held_bytes=workload.held_bytes,

@@ -150,7 +150,7 @@ def _attempts(  # noqa: C901 - what follows what, in one place
         failed.append(target.broker)
         if not tries or clock() >= deadline or not _may_go_on(history):
             break
-        sender.counters.retries += 1
+        sender.counters.retried(history.error)
         if isinstance(history.error, (ConnectFailedError, UnknownTopicError)):
             route = yield from _refresh(sender, route, deadline)
         attempt = _next(attempt, history)

@@ -68,7 +68,7 @@ class Sender:
         self.hooks = HookSet(config.hooks) if hooks is None else hooks
         self.config = config
         self.positions = positions
-        self.counters = Counters()
+        self.counters = Counters(config.group)
         self.order = KeyOrder(instance.surroundings.make_lock())
         self.group = with_namespace(config.group, config.namespace)
         self.defaults = (config.default_topic, config.default_topic_queues)

@@ -34,7 +34,11 @@ class BrokerStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerStats:
-    """Counters since the start."""
+    """Counters since the start.
+
+    ``retry_reasons`` says how many of the retries followed which error, by the name of its class;
+    ``NotStoredSafely`` where a flush or a replica took too long.
+    """
 
     sent: int
     messages: int
@@ -48,6 +52,8 @@ class ProducerStats:
     telemetry_dropped: int
     trace_dropped: int
     brokers: tuple[BrokerStats, ...]
+    retry_reasons: Mapping[str, int]
+    group: str
 
 
 class BrokerCounters:
@@ -87,12 +93,14 @@ class Counters:
     would cost every send more than the exactness is worth.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, group: str = "") -> None:
+        self._group = group
         self.sent = 0
         self.messages = 0
         self.bytes = 0
         self.failed = 0
         self.retries = 0
+        self._reasons: dict[str, int] = {}
         self.oneway = 0
         self.maybe_duplicates = 0
         self._brokers: dict[str, BrokerCounters] = {}
@@ -118,6 +126,12 @@ class Counters:
         """An attempt to a broker failed."""
         self._brokers.setdefault(broker, BrokerCounters()).failures += 1
 
+    def retried(self, error: Exception | None) -> None:
+        """A send is tried again because of an error, or because it was stored less safely."""
+        self.retries += 1
+        reason = "NotStoredSafely" if error is None else type(error).__name__
+        self._reasons[reason] = self._reasons.get(reason, 0) + 1
+
     def snapshot(
         self,
         *,
@@ -139,6 +153,8 @@ class Counters:
             in_flight=in_flight,
             telemetry_dropped=telemetry_dropped,
             trace_dropped=trace_dropped,
+            retry_reasons=dict(self._reasons),
+            group=self._group,
             brokers=tuple(
                 BrokerStats(
                     broker=name,
