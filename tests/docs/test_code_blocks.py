@@ -24,6 +24,8 @@ ADDRESS = "127.0.0.1:9876"
 #: Written for other machines, or run by other tests.
 NOT_RUN = ("pip ", "make ", "docker ", "kubectl ", "git ", "spark-submit ", "rocketwire demo", "cd ",
            "python -m venv", "python -m bench", "source ", "pytest", "uvicorn ", "mqadmin ",
+           # Ends with 1 after Ctrl-C, over any transport; its page runs one by itself.
+           "celery ",
            # An environment that is shipped to a cluster: needs an index, and a cluster.
            "environment/bin/", "tar xzf environment.tar.gz", "PYSPARK_PYTHON=")  # fmt: skip
 KNOWN = {"python", "console", "text", "toml", "json", "yaml", "java", "dockerfile", "sh"}
@@ -33,6 +35,10 @@ LIKE_A_TERMINAL = (
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
     "os.execvp(sys.argv[1], sys.argv[1:])"
 )
+
+
+#: Pages that need a library of an extra.
+NEEDS = {"celery.md": ("celery",)}
 
 
 def names(page):
@@ -178,6 +184,8 @@ def test_the_page_runs(page, place):
     blocks = blocks_of(page)
     if not any(block.language in {"python", "console"} for block in blocks):
         return
+    for library in NEEDS.get(page.name, ()):
+        pytest.importorskip(library, reason=f"{library} is not installed")
     with EmbeddedCluster(3) as cluster:
         Page(page, cluster, place).run()
 
