@@ -57,6 +57,8 @@ class AsyncReceiver(BlockingReceiver):
         assert self._run(self.consumer.start()) is self.consumer
 
     def shutdown(self) -> None:
+        if self._loop.is_closed():
+            return
         self._run(self.consumer.shutdown())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(LIMIT)

@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.conformance.members import unique_group
+from tests.conformance.members import eventually, unique_group
 from tests.conformance.receivers import RECEIVERS
 
 from rocketwire import (
+    Admin,
     BrokerError,
     ClientClosedError,
     ConfigError,
     InvalidMessageError,
     Message,
     Producer,
+    RocketMQError,
     TopicNotFoundError,
 )
 from rocketwire.embedded import EmbeddedCluster
@@ -325,3 +327,21 @@ def test_a_subscription_that_makes_no_sense_is_refused(target, receiver, how):
 def test_a_group_is_needed(target, receiver):
     with pytest.raises(ConfigError, match="group"):
         receiver("")
+
+
+def test_operators_see_who_receives_and_when_they_are_gone(modern, producer, receiver):
+    topic, group = modern.topic(), unique_group()
+    one, two = receiver(group, topic, tags="a || b"), receiver(group, topic, tags="a || b")
+
+    def members() -> set[str]:
+        with Admin(modern.name_server) as admin:
+            try:
+                return {member.client_id for member in admin.group(group).members}
+            except RocketMQError:  # nobody has heard of it yet
+                return set()
+
+    eventually(lambda: members() == {one.consumer.client_id, two.consumer.client_id})
+    gone = two.consumer.client_id
+    two.shutdown()
+    eventually(lambda: gone not in members())
+    assert members() == {one.consumer.client_id}

@@ -6,17 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from rocketwire.aio.client import AsyncClient
-from rocketwire.core.group.receive import Receiver, become, receipt_of
-from rocketwire.core.reading.arguments import check_topic
-from rocketwire.core.reading.filters import message_filter
-from rocketwire.errors import ConfigError
-from rocketwire.message import StoredMessage
+from rocketwire.core.group.received import (
+    Received,
+    Subscriber,
+    become,
+    extension,
+    receipt_of,
+    release_after,
+)
 from rocketwire.registry import make_config
 from rocketwire.simple_consumer_config import (
-    LONGEST_INVISIBLE,
     SimpleConsumerConfig,
     check_receive,
-    check_span,
 )
 from rocketwire.wire.client_bodies import Subscription
 from rocketwire.wire.pop import Receipt
@@ -25,23 +26,10 @@ if TYPE_CHECKING:
     from rocketwire.options import SimpleConsumerOptions, Start
 
 
-class AsyncReceivedMessage(StoredMessage):
+class AsyncReceivedMessage(Received):
     """A message that was received: this member's for a while, and then anybody's again."""
 
-    __slots__ = ("_consumer", "_receipt")
-
-    _consumer: AsyncSimpleConsumer
-    _receipt: Receipt
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        make, (_, fields) = super().__reduce__()
-        # What was received in another process can't be acknowledged there.
-        return make, (StoredMessage, fields)
-
-    @property
-    def delivery_attempt(self) -> int:
-        """How often it was received, this time included: 1 the first time."""
-        return self.reconsume_times + 1
+    __slots__ = ()
 
     async def ack(self) -> None:
         """Be done with it: it does not come again.
@@ -60,8 +48,7 @@ class AsyncReceivedMessage(StoredMessage):
             BrokerError: its time was over.
             TransportError: the broker could not be reached.
         """
-        span = check_span("seconds", seconds, least=0.001, most=LONGEST_INVISIBLE)
-        await self._change(span)
+        await self._change(extension(seconds))
 
     async def release(self, after: float | str = 0.0) -> None:
         """Give it back: any member may receive it after so long.
@@ -70,14 +57,14 @@ class AsyncReceivedMessage(StoredMessage):
             BrokerError: its time was over.
             TransportError: the broker could not be reached.
         """
-        await self._change(check_span("after", after, least=0.0, most=LONGEST_INVISIBLE))
+        await self._change(release_after(after))
 
     async def _change(self, seconds: float) -> None:
         receipt = await self._consumer._change(receipt_of(self), self.topic, seconds)  # noqa: SLF001
-        object.__setattr__(self, "_receipt", receipt)
+        self._renew(receipt)
 
 
-class AsyncSimpleConsumer(AsyncClient[SimpleConsumerConfig]):
+class AsyncSimpleConsumer(Subscriber, AsyncClient[SimpleConsumerConfig]):
     """Receives messages and acknowledges them one by one, in any order.
 
     The twin of ``SimpleConsumer``, with the same names. Any number of members of a group share any number of queues. A message is invisible to the others
@@ -107,29 +94,6 @@ class AsyncSimpleConsumer(AsyncClient[SimpleConsumerConfig]):
         super().__init__(make_config(SimpleConsumerConfig, name_servers, group, config, given))
         self._subscriptions: list[Subscription] = []
 
-    def subscribe(
-        self, topic: str, tags: str | Iterable[str] = "*", *, sql: str | None = None
-    ) -> Self:
-        """Want the messages of a topic: all, those with some tags, or those that an expression fits.
-
-        Args:
-            topic: its name.
-            tags: ``*``, ``TagA || TagB``, or a list of tags.
-            sql: an SQL92 expression over properties, which the brokers evaluate.
-        """
-        check_topic(topic)
-        wanted = message_filter(tags, sql)
-        subscription = Subscription(topic, wanted.expression, kind=wanted.kind)
-        self._subscriptions.append(subscription)
-        if self._state == "running":
-            self._receiver.subscribe(subscription)
-        return self
-
-    def _opened(self) -> None:
-        self._receiver = Receiver(self._instance, self._config.group, self._config.start)
-        for subscription in self._subscriptions:
-            self._receiver.subscribe(subscription)
-
     async def start(self) -> Self:
         """Make it ready; what was subscribed to is checked by the brokers.
 
@@ -148,6 +112,9 @@ class AsyncSimpleConsumer(AsyncClient[SimpleConsumerConfig]):
                 raise
         return self
 
+    def _left(self) -> None:
+        self._receiver.end()
+
     async def receive(
         self, count: int = 32, *, wait: float | str = 15.0, invisible: float | str = 60.0
     ) -> list[AsyncReceivedMessage]:
@@ -165,13 +132,9 @@ class AsyncSimpleConsumer(AsyncClient[SimpleConsumerConfig]):
         """
         most, seconds, unseen = check_receive(count, wait, invisible)
         self._check_loop()
-        if not self._receiver.has_subscriptions:
-            raise ConfigError("nothing is subscribed to: call subscribe('topic') first")
+        self._check_subscribed()
         taken = await self._run(self._receiver.receive(most, seconds, unseen))
-        return [
-            become(item, AsyncReceivedMessage, _consumer=self, _receipt=item.receipt)
-            for item in taken
-        ]
+        return [become(item, AsyncReceivedMessage, self) for item in taken]
 
     async def acknowledge(self, messages: Iterable[AsyncReceivedMessage]) -> None:
         """Be done with several messages: in one request for each broker, where it has that.

@@ -25,6 +25,7 @@ from rocketwire.errors import ConfigError
 from rocketwire.hooks import BrokerEvent, HookSet, ProbeEvent, RouteEvent, call_hooks
 from rocketwire.log_fields import about
 from rocketwire.wire.acl import sign
+from rocketwire.wire.client_bodies import ConsumerData
 from rocketwire.wire.command import BINARY, JSON, Command, Request
 from rocketwire.wire.message_id import MessageIdMaker
 
@@ -88,6 +89,8 @@ class Instance:
         self.name_servers = config.name_servers
         self._first_server = int(surroundings.random.random() * len(config.name_servers))
         self.producer_groups: set[str] = set()
+        #: Simple consumers, each with what heartbeats tell of it.
+        self.receivers: dict[object, Callable[[], ConsumerData]] = {}
         #: When each broker of a topic was last seen by a read of it.
         self.seen_brokers: dict[str, dict[str, float]] = {}
         self.presence = Presence(surroundings.make_lock())

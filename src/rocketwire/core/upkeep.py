@@ -31,13 +31,14 @@ _NEVER = 3600.0
 
 
 def _heartbeat_request(instance: Instance) -> Request:
-    body = heartbeat_body(instance.client_id, sorted(instance.producer_groups))
+    consumers = [tell() for tell in list(instance.receivers.values())]
+    body = heartbeat_body(instance.client_id, sorted(instance.producer_groups), consumers)
     return instance.request(RequestCode.HEART_BEAT, {}, body)
 
 
 def heartbeat(instance: Instance) -> Op[int]:
-    """Tell every master that our producers live; returns how many heard."""
-    if not instance.producer_groups:
+    """Tell every master that our producers and simple consumers live; returns how many heard."""
+    if not instance.producer_groups and not instance.receivers:
         return 0
     addresses = set(instance.routes.masters().values())
     is_to_all = instance.presence.is_wanted

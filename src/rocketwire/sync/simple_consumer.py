@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from rocketwire.core.group.receive import Receiver, become, receipt_of
-from rocketwire.core.reading.arguments import check_topic
-from rocketwire.core.reading.filters import message_filter
-from rocketwire.errors import ConfigError
-from rocketwire.message import StoredMessage
+from rocketwire.core.group.received import (
+    Received,
+    Subscriber,
+    become,
+    extension,
+    receipt_of,
+    release_after,
+)
 from rocketwire.registry import make_config
 from rocketwire.simple_consumer_config import (
-    LONGEST_INVISIBLE,
     SimpleConsumerConfig,
     check_receive,
-    check_span,
 )
 from rocketwire.sync.client import BlockingClient
 from rocketwire.wire.client_bodies import Subscription
@@ -25,23 +26,10 @@ if TYPE_CHECKING:
     from rocketwire.options import SimpleConsumerOptions, Start
 
 
-class ReceivedMessage(StoredMessage):
+class ReceivedMessage(Received):
     """A message that was received: this member's for a while, and then anybody's again."""
 
-    __slots__ = ("_consumer", "_receipt")
-
-    _consumer: SimpleConsumer
-    _receipt: Receipt
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        make, (_, fields) = super().__reduce__()
-        # What was received in another process can't be acknowledged there.
-        return make, (StoredMessage, fields)
-
-    @property
-    def delivery_attempt(self) -> int:
-        """How often it was received, this time included: 1 the first time."""
-        return self.reconsume_times + 1
+    __slots__ = ()
 
     def ack(self) -> None:
         """Be done with it: it does not come again.
@@ -60,8 +48,7 @@ class ReceivedMessage(StoredMessage):
             BrokerError: its time was over.
             TransportError: the broker could not be reached.
         """
-        span = check_span("seconds", seconds, least=0.001, most=LONGEST_INVISIBLE)
-        self._change(span)
+        self._change(extension(seconds))
 
     def release(self, after: float | str = 0.0) -> None:
         """Give it back: any member may receive it after so long.
@@ -70,14 +57,14 @@ class ReceivedMessage(StoredMessage):
             BrokerError: its time was over.
             TransportError: the broker could not be reached.
         """
-        self._change(check_span("after", after, least=0.0, most=LONGEST_INVISIBLE))
+        self._change(release_after(after))
 
     def _change(self, seconds: float) -> None:
         receipt = self._consumer._change(receipt_of(self), self.topic, seconds)  # noqa: SLF001
-        object.__setattr__(self, "_receipt", receipt)
+        self._renew(receipt)
 
 
-class SimpleConsumer(BlockingClient[SimpleConsumerConfig]):
+class SimpleConsumer(Subscriber, BlockingClient[SimpleConsumerConfig]):
     """Receives messages and acknowledges them one by one, in any order.
 
     Any number of members of a group share any number of queues. A message is invisible to the others
@@ -106,29 +93,6 @@ class SimpleConsumer(BlockingClient[SimpleConsumerConfig]):
         given: dict[str, Any] = {**options} if start is None else {**options, "start": start}
         super().__init__(make_config(SimpleConsumerConfig, name_servers, group, config, given))
         self._subscriptions: list[Subscription] = []
-
-    def subscribe(
-        self, topic: str, tags: str | Iterable[str] = "*", *, sql: str | None = None
-    ) -> Self:
-        """Want the messages of a topic: all, those with some tags, or those that an expression fits.
-
-        Args:
-            topic: its name.
-            tags: ``*``, ``TagA || TagB``, or a list of tags.
-            sql: an SQL92 expression over properties, which the brokers evaluate.
-        """
-        check_topic(topic)
-        wanted = message_filter(tags, sql)
-        subscription = Subscription(topic, wanted.expression, kind=wanted.kind)
-        self._subscriptions.append(subscription)
-        if self._state == "running":
-            self._receiver.subscribe(subscription)
-        return self
-
-    def _opened(self) -> None:
-        self._receiver = Receiver(self._instance, self._config.group, self._config.start)
-        for subscription in self._subscriptions:
-            self._receiver.subscribe(subscription)
 
     def _closing(self) -> None:
         self._receiver.end()
@@ -170,12 +134,9 @@ class SimpleConsumer(BlockingClient[SimpleConsumerConfig]):
         most, seconds, unseen = check_receive(count, wait, invisible)
         if self._state != "running":
             self._make_ready()
-        if not self._receiver.has_subscriptions:
-            raise ConfigError("nothing is subscribed to: call subscribe('topic') first")
+        self._check_subscribed()
         taken = self._run(self._receiver.receive(most, seconds, unseen))
-        return [
-            become(item, ReceivedMessage, _consumer=self, _receipt=item.receipt) for item in taken
-        ]
+        return [become(item, ReceivedMessage, self) for item in taken]
 
     def acknowledge(self, messages: Iterable[ReceivedMessage]) -> None:
         """Be done with several messages: in one request for each broker, where it has that.

@@ -15,7 +15,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all, sleep
 from rocketwire.core.instance import Instance
@@ -27,7 +27,6 @@ from rocketwire.errors import (
     BrokerError,
     ClientClosedError,
     ConnectFailedError,
-    InvalidMessageError,
     RemoteProtocolError,
     RocketMQError,
     ServiceNotAvailableError,
@@ -36,7 +35,7 @@ from rocketwire.errors import (
 from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue, StoredMessage
 from rocketwire.wire import headers, pop
-from rocketwire.wire.client_bodies import Subscription
+from rocketwire.wire.client_bodies import ConsumerData, Subscription
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import JSON, Command, Reply, Request
 from rocketwire.wire.lazy_message import broker_property, messages_in
@@ -61,8 +60,6 @@ _PROXY_REMARKS: Final = ("PullMessageRequestHeader", "doesn't have field bname")
 _EMPTY: Final = frozenset(
     {ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCode.PULL_NOT_FOUND}
 )
-
-M = TypeVar("M", bound=StoredMessage)
 
 
 class Taken(NamedTuple):
@@ -114,15 +111,31 @@ class Receiver:
         self._rests: dict[str, _Rest] = {}
         self._without_batches: set[str] = set()
         self._is_over = False
+        #: When what is wanted last changed: brokers take the later of two subscriptions.
+        self._version = 0
+        # Heartbeats tell of it, so that operators see who receives.
+        instance.receivers[self] = self.data
 
     def end(self) -> None:
-        """Let those who wait for messages wait no longer."""
+        """Let those who wait for messages wait no longer, and heartbeats tell nothing more."""
         self._is_over = True
+        self._instance.receivers.pop(self, None)
+
+    def data(self) -> ConsumerData:
+        """What heartbeats tell of this member."""
+        wanted = [
+            Subscription(self._wired(topic), item.expression, self._version, item.kind)
+            for topic, item in sorted(self._subscriptions.copy().items())
+        ]
+        # As a proxy tells of simple consumers: they ask by themselves, nothing is pushed to them.
+        return ConsumerData(self._wired(self._group), wanted, consume_type="CONSUME_ACTIVELY")
 
     def subscribe(self, subscription: Subscription) -> None:
         """Want a topic; a later subscription to the same one replaces it."""
         self._subscriptions[subscription.topic] = subscription
         self._ready.discard(subscription.topic)
+        self._version = max(self._version + 1, int(self._instance.wall() * 1000))
+        self._instance.heartbeat_wake_up.wake()
 
     @property
     def has_subscriptions(self) -> bool:
@@ -460,37 +473,3 @@ def _explained(error: BrokerError) -> BrokerError:
         error.broker,
         name=error.code_name,
     )
-
-
-def become(taken: Taken, kind: type[M], **more: Any) -> M:
-    """A received message as one of a shell's own kind, which has its fields and some more.
-
-    Its topic is the one that was subscribed to, also where it comes from a retry topic.
-    """
-    message, topic = taken.message, taken.topic
-    made = kind.__new__(kind)
-    for owner in type(message).__mro__:
-        for name in getattr(owner, "__slots__", ()):
-            if name not in {"__dict__", "__weakref__"} and hasattr(message, name):
-                object.__setattr__(made, name, getattr(message, name))
-    if hasattr(message, "__dict__"):
-        made.__dict__.update(message.__dict__)
-    object.__setattr__(made, "topic", topic)
-    object.__setattr__(made, "queue", message.queue._replace(topic=topic))
-    for name, value in more.items():
-        object.__setattr__(made, name, value)
-    return made
-
-
-def receipt_of(message: object) -> Receipt:
-    """The receipt of a message that was received.
-
-    Raises:
-        InvalidMessageError: it was not, or is a copy that was made or pickled since.
-    """
-    receipt = getattr(message, "_receipt", None)
-    if not isinstance(receipt, Receipt):
-        raise InvalidMessageError(
-            f"{message!r:.80} was not received by this consumer: give messages of receive()"
-        )
-    return receipt
