@@ -75,9 +75,14 @@ def test_rows_are_published_transformed_archived_and_verified(run, cluster, tmp_
     assert added["rows"] == 100
     assert run("archive", "small", archive)["rows"] == 0
     assert run("archive", "small", archive, "--verify")["problems"] == []
+    cluster.create_topic("small-again", 2)
+    assert run("replay", archive, "--into", "small-again")["sent"] == 100
+    assert run("replay", "small", "--into", "small-again")["sent_before"] == 100
     with Reader(cluster.name_server) as reader:
         keys = {message.keys for message in reader.read("small")}
+        again = [message.keys for message in reader.read("small-again")]
     assert keys == {str(number) for number in range(100)}
+    assert sorted(again) == sorted(keys)
 
 
 def test_a_function_of_the_current_folder_changes_messages(run, cluster, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.cli.letters import run_until
 from tests.conformance.admins import ADMINS
 from tests.conformance.interrupted import cut_off_at_every_step, run_without_index
 from tests.conformance.members import MEMBERS, eventually, unique_group
@@ -29,6 +31,7 @@ from rocketwire import (
     TopicNotFoundError,
 )
 from rocketwire.core.admin.redrive import redrive
+from rocketwire.core.group import returning
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.headers import create_topic
@@ -371,3 +374,80 @@ def test_a_copy_is_recognised_where_the_index_is_off(target, producer):
         assert blindly().is_new
         assert not blindly().is_new
         assert len(list(admin.read(f"%RETRY%{group}"))) == 1
+
+
+def test_what_could_not_be_told_is_none_and_the_letter_is_there(
+    target, producer, admin, monkeypatch
+):
+    """A group that may not send gives up by the ordinary request, as other clients do."""
+
+    def refused(group: Any, message: Any, why: str) -> Any:
+        raise PermissionDeniedError(16, "no permission to send", message.queue.broker)
+        yield
+
+    monkeypatch.setattr(returning, "store_dead_letter", refused)
+    topic, group = target.topic(queues=1), unique_group()
+    sent = producer.send(Message(topic, "42"))
+    kill_messages(target, topic, group, 1)
+    (letter,) = listed(admin, group, 1)
+    assert letter.last_error is None
+    assert (letter.original_topic, letter.original_id) == (topic, sent.message_id)
+    assert (letter.original_queue, letter.attempts) == (sent.queue, 1)
+    assert admin.redrive(letter).is_new
+    assert not admin.redrive(letter).is_new
+
+
+def test_the_reason_of_a_program_is_told(target, producer, admin):
+    topic, group = target.topic(queues=1), unique_group()
+    producer.send(Message(topic, "42"))
+    with Consumer(target.name_server, group=group, start="earliest") as consumer:
+        consumer.subscribe(topic)
+        for delivery in consumer.deliveries():
+            delivery.dead_letter("customer 7 is unknown")
+            break
+    (letter,) = listed(admin, group, 1)
+    assert (letter.last_error, letter.attempts) == ("customer 7 is unknown", 1)
+
+
+def test_namespaces_are_hidden_here_too(target):
+    space, topic, group = unique_group(), f"t-{unique_group()}", unique_group()
+    target.cluster.create_topic(f"{space}%{topic}", 1)
+    with Producer(target.name_server, namespace=space) as producer:
+        producer.send(Message(topic, "42"))
+    kill_messages(target, topic, group, 1, namespace=space)
+    with Admin(target.name_server, namespace=space) as admin:
+        (letter,) = listed(admin, group, 1)
+        assert (letter.original_topic, letter.message.topic) == (topic, f"%DLQ%{group}")
+        assert letter.original_queue is not None
+        assert letter.original_queue.topic == topic
+        assert admin.redrive(letter).is_new
+        assert not admin.redrive(letter).is_new
+        assert sum(p.messages for p in admin.purge_dead_letters(group)) == 1
+    with Consumer(target.name_server, group=group, start="earliest", namespace=space) as consumer:
+        consumer.subscribe(topic)
+        (back,) = itertools.islice(consumer, 1)
+    assert (back.text, back.topic, back.reconsume_times) == ("42", topic, 0)
+
+
+def test_commands_that_are_killed_send_each_once(target, producer, tmp_path):
+    topic, group, into = target.topic(queues=2), unique_group(), target.topic(queues=2)
+    for number in range(60):
+        producer.send(Message(topic, f"{number}"))
+    kill_messages(target, topic, group, 60)
+    for source, words in {
+        f"%RETRY%{group}": ["dlq", "redrive", group],
+        into: ["replay", topic, "--into", into],
+    }.items():
+
+        def count(source: str = source) -> Counter[str]:
+            with Reader(target.name_server) as reader:
+                return Counter(message.text for message in reader.read(source))
+
+        words += ["--name-server", target.name_server]
+        for least in (1, 25):
+            run_until(
+                lambda n=least, c=count: c().total() >= n, *words, "--rate", "100", cwd=tmp_path
+            )
+        assert 0 < count().total() < 60
+        assert run_until(lambda: False, *words, cwd=tmp_path).returncode == 0
+        assert count() == {f"{number}": 1 for number in range(60)}
