@@ -75,7 +75,9 @@ def redrive(
     if known is not None:
         where = copy.queue._replace(broker=known.queue.broker, id=known.queue.id)
         return Redriven(letter, is_new=False, queue=where, offset=known.offset)
-    (outcome,) = yield from deliver(instance, [copy], brokers, group=reader, since=since)
+    # Who may read as a group may send to its retry topic, in its name: so brokers check it.
+    sender = letter.group if to is None else reader
+    (outcome,) = yield from deliver(instance, [copy], brokers, group=sender, since=since)
     return (yield from _checked(instance, letter, outcome, timeout))
 
 
