@@ -87,7 +87,47 @@ def draw(title: str, width: int, height: int, *parts: Box | Arrow) -> str:
     )
 
 
+def sequence(title: str, actors: tuple[str, ...], steps: tuple[tuple[int, int, str], ...]) -> str:
+    """Who tells whom, from above: steps are (from, to, what); from 1 to 1 is a note."""
+    width, row = 880, 38
+    at = [width * (2 * number + 1) / (2 * len(actors)) for number in range(len(actors))]
+    bottom = 60 + row * len(steps) + 10
+    parts: list[Box | Arrow] = [
+        Box(x, 30, 170, (name,)) for x, name in zip(at, actors, strict=True)
+    ]
+    parts += [Arrow(f"M{x} 47V{bottom}", weak=True) for x in at]
+    for number, (start, end, what) in enumerate(steps):
+        y = 80 + row * number
+        if start == end:
+            parts.append(Box(at[start], y - 4, 30 + 6.6 * len(what), (what,), "trial"))
+        else:
+            side = 4 if end > start else -4
+            # Between two lines, so that none goes through the words.
+            middle = at[start] + (at[1] - at[0]) / 2 * (1 if end > start else -1)
+            parts.append(Arrow(f"M{at[start]} {y}H{at[end] - side}", (what, middle, y - 6)))
+    return draw(title, width, bottom + 10, *parts)
+
+
 PICTURES = {
+    "life-of-a-producer": sequence(
+        "What a producer says to whom, from its start to its shutdown",
+        ("your thread", "background", "name server", "brokers"),
+        (
+            (0, 0, "start(): no network"),
+            (0, 2, "first send: where is the topic?"),
+            (2, 0, "its route, or that of TBW102"),
+            (0, 3, "send"),
+            (3, 0, "stored: queue and offset"),
+            (1, 3, "heartbeat, every 30 s"),
+            (1, 2, "routes, every 30 s"),
+            (0, 3, "send"),
+            (3, 0, "nothing: slow, or dead"),
+            (0, 3, "the retry, to another broker"),
+            (1, 3, "probe of the one left out"),
+            (0, 0, "shutdown(): waits"),
+            (0, 3, "goodbye"),
+        ),
+    ),
     "order-end-to-end": draw(
         "A key from the producer through its queue to one worker",
         880,

@@ -17,13 +17,16 @@ from rocketwire.admin_values import (
 )
 from rocketwire.aio.admin_access import AsyncAccessAdmin
 from rocketwire.aio.message_admin import AsyncMessageAdmin
+from rocketwire.config import ReaderConfig
 from rocketwire.core.admin import brokers as broker_operations
 from rocketwire.core.admin import groups, messages, resets, topics, traces
 from rocketwire.core.reading.topics import Position
 from rocketwire.message import epoch_of
+from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 
 
+@lists_settings(ReaderConfig)
 class AsyncAdmin(AsyncAccessAdmin, AsyncMessageAdmin):
     """Looks at a cluster and changes it. The twin of ``Admin``, with the same names.
 
@@ -33,7 +36,7 @@ class AsyncAdmin(AsyncAccessAdmin, AsyncMessageAdmin):
         name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
         group: the group under which brokers see its pulls.
         config: further settings as a mapping; ``options`` are stronger.
-        **options: the settings, see the reference of ``ReaderConfig``.
+        **options: the settings that are listed below.
     """
 
     _what = "admin client"

@@ -37,6 +37,7 @@ from rocketwire.core.group.workload import Work
 from rocketwire.errors import ConfigError
 from rocketwire.handler_types import Given, HandlerResult
 from rocketwire.registry import make_config
+from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 from rocketwire.surrounded_handler import surround_async
 
@@ -50,6 +51,7 @@ _log = logging.getLogger("rocketwire.consumer")
 _TURN: Final = 0.002
 
 
+@lists_settings(ConsumerConfig)
 class AsyncConsumer(GroupClient, Generic[Given]):
     """Reads as a member of a group, on an event loop. The twin of ``Consumer``.
 
@@ -62,7 +64,7 @@ class AsyncConsumer(GroupClient, Generic[Given]):
         config: further settings as a mapping; ``options`` are stronger.
         batch: above 1, handlers and iterations get lists of up to so many messages.
         middleware: functions ``(message, call_next)`` that surround each call of the handler.
-        **options: the settings, see the reference of ``ConsumerConfig``.
+        **options: the settings that are listed below.
     """
 
     @overload

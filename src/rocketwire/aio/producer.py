@@ -45,6 +45,7 @@ from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
+from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class AwaitedSend(SendWaiter):
             self.future.set_result(self.read_result())
 
 
+@lists_settings(ProducerConfig)
 class AsyncProducer(AsyncClient[ProducerConfig]):
     """Sends messages from coroutines. The twin of ``Producer``, with the same names.
 
@@ -97,7 +99,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             function, of the stored message that returns a ``TransactionState``, a bool (True
             commits) or None (not known yet).
         middleware: functions ``(message, call_next)`` that surround each send, the first outermost.
-        **options: the settings, see the reference of ``ProducerConfig``.
+        **options: the settings that are listed below.
     """
 
     _what = "producer"

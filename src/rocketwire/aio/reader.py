@@ -25,6 +25,7 @@ from rocketwire.core.reading.topics import Position, Reading
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.registry import make_config
+from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _LONGEST_PAUSE = 0.5
 _FAR_FUTURE = 32_503_680_000.0  # the year 3000
 
 
+@lists_settings(ReaderConfig)
 class AsyncReader(AsyncClient[ReaderConfig]):
     """Gets messages back, by queue and offset. The twin of ``Reader``, with the same names.
 
@@ -44,7 +46,7 @@ class AsyncReader(AsyncClient[ReaderConfig]):
         name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
         group: the group under which brokers see its pulls.
         config: further settings as a mapping; ``options`` are stronger.
-        **options: the settings, see the reference of ``ReaderConfig``.
+        **options: the settings that are listed below.
     """
 
     _what = "reader"

@@ -15,15 +15,18 @@ from rocketwire.admin_values import (
     TopicSummary,
     TraceEvent,
 )
+from rocketwire.config import ReaderConfig
 from rocketwire.core.admin import brokers as broker_operations
 from rocketwire.core.admin import groups, messages, resets, topics, traces
 from rocketwire.core.reading.topics import Position
 from rocketwire.message import epoch_of
+from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.admin_access import AccessAdmin
 from rocketwire.sync.message_admin import MessageAdmin
 
 
+@lists_settings(ReaderConfig)
 class Admin(AccessAdmin, MessageAdmin):
     """Looks at a cluster and changes it: topics, groups, brokers, messages, access.
 
@@ -33,7 +36,7 @@ class Admin(AccessAdmin, MessageAdmin):
         name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
         group: the group under which brokers see its pulls.
         config: further settings as a mapping; ``options`` are stronger.
-        **options: the settings, see the reference of ``ReaderConfig``.
+        **options: the settings that are listed below.
     """
 
     _what = "admin client"

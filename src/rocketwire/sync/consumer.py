@@ -40,6 +40,7 @@ from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.handler_types import Given, HandlerResult
 from rocketwire.middleware import check_blocking
 from rocketwire.registry import make_config
+from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.consumer_control import ConsumerControl
 from rocketwire.sync.deliveries import ReceivedDelivery
@@ -56,6 +57,7 @@ _live: weakref.WeakSet[Consumer[Any]] = weakref.WeakSet()
 _left_behind: list[object] = []
 
 
+@lists_settings(ConsumerConfig)
 class Consumer(ConsumerControl, Generic[Given]):
     """Reads as a member of a group. A context manager.
 
@@ -70,7 +72,7 @@ class Consumer(ConsumerControl, Generic[Given]):
         config: further settings as a mapping; ``options`` are stronger.
         batch: above 1, handlers and iterations get lists of up to so many messages.
         middleware: functions ``(message, call_next)`` that surround each call of the handler.
-        **options: the settings, see the reference of ``ConsumerConfig``.
+        **options: the settings that are listed below.
     """
 
     @overload

@@ -33,6 +33,7 @@ from rocketwire.latch import Latch
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
 from rocketwire.registry import join_group, leave_group, make_config
 from rocketwire.reporting import Reporting
+from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.callbacks import CallbackThread
 from rocketwire.sync.client import BlockingClient, weakly_asked
@@ -52,6 +53,7 @@ _LOOK_AGAIN: Final = 0.002
 _log = logging.getLogger("rocketwire.producer")
 
 
+@lists_settings(ProducerConfig)
 class Producer(BlockingClient[ProducerConfig]):
     """Sends messages, and waits for the answer in the thread that sends.
 
@@ -66,7 +68,7 @@ class Producer(BlockingClient[ProducerConfig]):
             function, of the stored message that returns a ``TransactionState``, a bool (True
             commits) or None (not known yet).
         middleware: functions ``(message, call_next)`` that surround each send, the first outermost.
-        **options: the settings, see the reference of ``ProducerConfig``.
+        **options: the settings that are listed below.
     """
 
     _what = "producer"

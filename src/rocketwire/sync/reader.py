@@ -24,6 +24,7 @@ from rocketwire.core.reading.topics import Position, Reading
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.registry import make_config
+from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.client import BlockingClient
 
@@ -35,6 +36,7 @@ _LONGEST_PAUSE = 0.5
 _FAR_FUTURE = 32_503_680_000.0  # the year 3000
 
 
+@lists_settings(ReaderConfig)
 class Reader(BlockingClient[ReaderConfig]):
     """Gets messages back, by queue and offset. It keeps no position and joins no group.
 
@@ -42,7 +44,7 @@ class Reader(BlockingClient[ReaderConfig]):
         name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
         group: the group under which brokers see its pulls.
         config: further settings as a mapping; ``options`` are stronger.
-        **options: the settings, see the reference of ``ReaderConfig``.
+        **options: the settings that are listed below.
     """
 
     _what = "reader"

@@ -14,6 +14,7 @@ from rocketwire.core.group.received import (
     release_after,
 )
 from rocketwire.registry import make_config
+from rocketwire.settings_help import lists_settings
 from rocketwire.simple_consumer_config import (
     SimpleConsumerConfig,
     check_receive,
@@ -64,6 +65,7 @@ class ReceivedMessage(Received):
         self._renew(receipt)
 
 
+@lists_settings(SimpleConsumerConfig)
 class SimpleConsumer(Subscriber, BlockingClient[SimpleConsumerConfig]):
     """Receives messages and acknowledges them one by one, in any order.
 
@@ -76,7 +78,7 @@ class SimpleConsumer(Subscriber, BlockingClient[SimpleConsumerConfig]):
         group: the consumer group.
         start: where a new group begins: ``earliest``, ``latest``, an aware datetime or epoch seconds.
         config: further settings as a mapping; ``options`` are stronger.
-        **options: the settings, see the reference of ``SimpleConsumerConfig``.
+        **options: the settings that are listed below.
     """
 
     _what = "simple consumer"

@@ -1,0 +1,75 @@
+"""The API reference has every public name, with an example that runs, and help() tells settings."""
+
+import dataclasses
+import importlib
+import inspect
+import re
+
+import pytest
+from tests.docs.markdown_blocks import ROOT, blocks_of, pages
+
+import rocketwire
+from rocketwire.config import ProducerConfig, ReaderConfig
+from rocketwire.consumer_config import ConsumerConfig
+from rocketwire.simple_consumer_config import SimpleConsumerConfig
+
+FOLDER = ROOT / "docs" / "reference" / "api"
+MODULES = ("selectors", "embedded", "columns", "spark")
+#: Constants have nothing to be drawn from; their pages tell of them in words.
+IN_WORDS = {"__version__", "READ_COLUMNS", "READ_SCHEMA"}
+#: Results that functions of an example return, and the program behind ``rocketwire broker``.
+NEVER_NAMED = {
+    "ArchiveResult",
+    "Lag",
+    "PublishResult",
+    "ReportResult",
+    "TransformResult",
+    "run_broker",
+}
+CLIENTS = {
+    "Producer": ProducerConfig,
+    "Reader": ReaderConfig,
+    "Admin": ReaderConfig,
+    "Consumer": ConsumerConfig,
+    "SimpleConsumer": SimpleConsumerConfig,
+}
+
+
+def public_names():
+    names = set(rocketwire.__all__)
+    for module in MODULES:
+        names |= set(importlib.import_module(f"rocketwire.{module}").__all__)
+    return names
+
+
+def test_every_public_name_is_in_the_reference():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in FOLDER.glob("*.md"))
+    drawn = {name.rsplit(".", 1)[1] for name in re.findall(r"^::: (\S+)$", text, re.MULTILINE)}
+    told = {name for name in IN_WORDS if name in text}
+    assert public_names() - drawn - told == set()
+
+
+def test_every_public_name_is_in_an_example_that_runs():
+    # What needs Spark is shown on the pages that start one.
+    shown = "\n".join(code_of(page) for page in pages() if is_shown(page))
+    assert public_names() - set(re.findall(r"\w+", shown)) == NEVER_NAMED
+
+
+def is_shown(page):
+    return page.parent == FOLDER or "rocketwire.spark" in page.read_text(encoding="utf-8")
+
+
+def code_of(page):
+    return "\n".join(block.code for block in blocks_of(page) if block.language == "python")
+
+
+@pytest.mark.parametrize("name", [f"{shell}{name}" for name in CLIENTS for shell in ("", "Async")])
+def test_help_lists_the_settings_of_a_client(name):
+    told = inspect.getdoc(getattr(rocketwire, name))
+    section = told.split("Settings:\n")[1]
+    for field in dataclasses.fields(CLIENTS[name.removeprefix("Async")]):
+        if field.name in {"name_servers", "group", "middleware"}:
+            assert f"{field.name}:" in told.split("Settings:")[0] or field.name == "middleware"
+        else:
+            assert f"    {field.name} = " in section
+            assert field.metadata["help"] in section

@@ -1,0 +1,70 @@
+"""The built pages: the search works in pages that are opened as files, with the network off.
+
+It needs a browser, and is skipped where there is none; ``ROCKETWIRE_BROWSER`` names one.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.docs.markdown_blocks import ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+from browser import Browser, find_browser
+
+pytestmark = [
+    pytest.mark.skipif(find_browser() is None, reason="there is no browser on this machine"),
+    pytest.mark.timeout(300),
+]
+
+#: What is looked for, and a page that must be among the first answers.
+WORDS = {
+    "MQFaultStrategy": "howto/from-java.html",
+    "retries": "reference/api/producers.html",
+    "send_many": "reference/api/producers.html",
+}
+_ASK = """
+(() => {
+  const toggle = document.querySelector("#__search");
+  toggle.checked = true;
+  toggle.dispatchEvent(new Event("change"));
+  const field = document.querySelector("[data-md-component=search-query]");
+  field.focus();
+  field.value = WORD;
+  field.dispatchEvent(new Event("keyup"));
+})()
+"""
+_FOUND = "[...document.querySelectorAll('.md-search-result__link')].map(link => link.href)"
+_FETCHED = "performance.getEntriesByType('resource').map(entry => entry.name)"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The documentation, built."""
+    target = tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(target)],
+        cwd=ROOT,
+        check=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        timeout=200,
+    )
+    return target
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser(find_browser()) as browser:
+        yield browser
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_is_found_in_pages_opened_as_files(site, browser, word):
+    browser.open((site / "index.html").as_uri())
+    browser.evaluate(_ASK.replace("WORD", json.dumps(word)))
+    browser.wait_for(f"{_FOUND}.length > 0")
+    pages = [link.split("#")[0].split("?")[0] for link in browser.evaluate(_FOUND)]
+    assert (site / WORDS[word]).as_uri() in pages
+    assert all(name.startswith("file:") for name in browser.evaluate(_FETCHED))
