@@ -95,9 +95,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         name_servers: ``"host:port;host:port"`` or a list; without it, ``NAMESRV_ADDR`` counts.
         group: the producer group.
         config: further settings as a mapping; ``options`` are stronger.
-        checker: answers brokers that ask what became of a transaction: a function, or a coroutine
-            function, of the stored message that returns a ``TransactionState``, a bool (True
-            commits) or None (not known yet).
+        checker: answers brokers that ask what became of a transaction, as for ``Producer``.
         middleware: functions ``(message, call_next)`` that surround each send, the first outermost.
         **options: the settings that are listed below.
     """
