@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rocketwire.core.effects import InvokeAll, Op, Sleep
+from rocketwire.errors import ConnectionLostError
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, reply_from
 
@@ -80,3 +81,16 @@ def run_without_index(run: Callable[[Op[Any]], Any], operation: Op[Any]) -> Any:
 
 def _asks_index(effect: InvokeAll) -> bool:
     return all(call.request.code == RequestCode.QUERY_MESSAGE for call in effect.invokes)
+
+
+def run_losing_answers(run: Callable[[Op[Any]], Any], operation: Op[Any], code: int) -> Any:
+    """Run an operation whose requests of one kind are carried out, and their answers are lost."""
+    answer: Any = None
+    while True:
+        try:
+            effect = operation.send(answer)
+        except StopIteration as end:
+            return end.value
+        answer = run(_only(effect))
+        if isinstance(effect, InvokeAll) and all(c.request.code == code for c in effect.invokes):
+            answer = [ConnectionLostError("lost", written=True) for _ in effect.invokes]

@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 from tests.cli.letters import run_until
 from tests.conformance.admins import ADMINS
-from tests.conformance.interrupted import cut_off_at_every_step, run_without_index
+from tests.conformance.interrupted import (
+    cut_off_at_every_step,
+    run_losing_answers,
+    run_without_index,
+)
 from tests.conformance.members import MEMBERS, eventually, unique_group
 from tests.embedded.wire_client import WireClient
 
@@ -29,6 +33,7 @@ from rocketwire import (
     Reader,
     Retry,
     TopicNotFoundError,
+    TransportError,
 )
 from rocketwire.core.admin.redrive import redrive
 from rocketwire.core.group import returning
@@ -451,3 +456,46 @@ def test_commands_that_are_killed_send_each_once(target, producer, tmp_path):
         assert 0 < count().total() < 60
         assert run_until(lambda: False, *words, cwd=tmp_path).returncode == 0
         assert count() == {f"{number}": 1 for number in range(60)}
+
+
+@pytest.mark.parametrize("shell", list(ADMINS))
+def test_a_dead_broker_is_named_and_its_letters_go_back_once_it_is_up(shell):
+    with EmbeddedCluster(brokers=1) as cluster:
+        cluster.create_topic("t", 1)
+        with Producer(cluster.name_server) as producer:
+            producer.send(Message("t", "42"))
+        kill_messages(cluster, "t", "g", 1)
+        admin = ADMINS[shell](cluster.name_server, request_timeout=1.0, pull_timeout=1.0).start()
+        try:
+            (letter,) = listed(admin, "g", 1)
+            broker = cluster.broker("broker-a")
+            broker.hang()
+            for call in (
+                lambda: list(admin.dead_letters("g")),
+                lambda: admin.redrive(letter),
+                lambda: admin.purge_dead_letters("g"),
+            ):
+                with pytest.raises(TransportError):
+                    call()
+            broker.heal()
+            assert admin.redrive(letter).is_new
+            assert not admin.redrive(letter).is_new
+        finally:
+            admin.close()
+
+
+def test_a_send_without_an_answer_is_looked_for_and_never_repeated_blindly():
+    with EmbeddedCluster(brokers=1) as cluster, Admin(cluster.name_server) as admin:
+        cluster.create_topic("t", 1)
+        with Producer(cluster.name_server) as producer:
+            producer.send(Message("t", "42"))
+        kill_messages(cluster, "t", "g", 1)
+        (letter,) = listed(admin, "g", 1)
+
+        def make() -> Any:
+            return redrive(admin._instance, letter, to=None, reader="admin", timeout=5.0)
+
+        done = run_losing_answers(admin._run, make(), RequestCode.SEND_MESSAGE_V2)
+        assert done.is_new
+        assert not admin.redrive(letter).is_new
+        assert len(list(admin.read("%RETRY%g"))) == 1

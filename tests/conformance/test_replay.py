@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from tests.conformance.interrupted import cut_off_at_every_step, run_without_ind
 
 from rocketwire import (
     Admin,
+    AsyncAdmin,
     ClientClosedError,
     InvalidMessageError,
     Message,
@@ -162,3 +164,18 @@ def test_brokers_without_an_index_are_noticed_before_much_is_sent(target, produc
         with pytest.raises(RouteError, match="messageIndexEnable=true"):
             run_without_index(admin._run, run.put(list(admin.read(topic))[:10]))
         assert len(list(admin.read(into))) == 10
+
+
+def test_asyncio_replays_what_its_reader_gives(target, producer):
+    if not target.is_embedded:
+        pytest.skip("where messages come from makes no difference to brokers")
+    topic, into = target.topic(queues=2), target.topic(queues=2)
+    fill(producer, topic, 40)
+
+    async def replay() -> list[str]:
+        async with AsyncAdmin(target.name_server) as admin:
+            found = admin.read(topic)
+            return [result.status async for result in admin.replay(found, into, batch=7)]
+
+    assert asyncio.run(replay()) == ["sent"] * 40
+    assert asyncio.run(replay()) == ["already there"] * 40

@@ -59,5 +59,5 @@ def test_a_walk_passes_at_most_twelve_files(title: str) -> None:
     assert len(set(_FILE.findall(WALKS[title]))) <= 12
 
 
-def test_there_are_six_walks() -> None:
-    assert len(WALKS) == 6
+def test_there_are_seven_walks() -> None:
+    assert len(WALKS) == 7

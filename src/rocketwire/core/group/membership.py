@@ -103,6 +103,8 @@ class Group:
         self.failed_at: dict[str, float] = {}
         #: Versions of RocketMQ by address, as answers to heartbeats tell them.
         self.versions: dict[str, int] = {}
+        #: Brokers of which it was said that they have no timed messages.
+        self.without_timers: set[str] = set()
         #: Set by the shell: for control traffic, and for pulls, which have connections of their own.
         self.start: Start = _not_started
         self.start_pulling: Start = _not_started

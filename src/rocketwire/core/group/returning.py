@@ -9,6 +9,7 @@ count of tries is above the limit that comes with it (4.9 and 5.x alike; the req
 
 from __future__ import annotations
 
+import logging
 import math
 from bisect import bisect_left
 from typing import Final
@@ -149,11 +150,10 @@ def _return_exactly(group: Group, message: StoredMessage, after: float) -> Op[bo
     """Have a message come again to the second; False where its broker can't do that."""
     broker = message.queue.broker
     if after > 0 and not has_timed_messages(group, broker):
-        log.warning(
-            "broker %s has no timed messages (5.0): exact_retries goes by steps",
-            broker,
-            extra=about(message, group=group.name),
-        )
+        # Said once of each broker: it is no news with the next message.
+        level = logging.DEBUG if broker in group.without_timers else logging.WARNING
+        group.without_timers.add(broker)
+        log.log(level, "broker %s has no timed messages (5.0): exact_retries goes by steps", broker)
         return False
     try:
         yield from store_retry(group, message, after)
