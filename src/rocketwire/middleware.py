@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from rocketwire.errors import ConfigError, InvalidMessageError
@@ -33,7 +34,7 @@ class Call:
     (oneway) or the reply (request); for a handler what that returned.
     """
 
-    __slots__ = ("_end", "_expected", "_layers", "_place", "client", "count", "given", "operation")
+    __slots__ = ("_end", "_expected", "_given", "_layers", "_place", "client", "count", "operation")
 
     #: Whether what it returns must be awaited.
     is_async: ClassVar[bool] = False
@@ -44,8 +45,8 @@ class Call:
     operation: Operation
     #: How many messages are handed over together: those of a list, or of ``send_many``.
     count: int
-    #: What it gave when it was called last; None before that.
-    given: Any
+    #: What a handler's gave when it was called last; None before that.
+    _given: Any
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Call:
         self.client = client
         self.operation = operation
         self.count = count
-        self.given = None
+        self._given = None
         self._layers = layers
         self._end = end
         self._expected = expected
@@ -70,7 +71,7 @@ class Call:
         """Go on with this message; give back what comes of it."""
         place, layers = self._place, self._layers
         if place == len(layers):
-            self.given = result = self._end(message)
+            self._given = result = self._end(message)
             return result
         layer = layers[place]
         following = Call(
@@ -78,11 +79,11 @@ class Call:
         )
         result = layer(message, following)
         if self._expected is None:
-            if result is None and following.given is not None:
-                _refuse_loss(layer, following.given)
+            if result is None and following._given is not None:
+                _refuse_loss(layer, following._given)
         elif not isinstance(result, self._expected):
             raise _wrong_result(layer, result, self.operation, self._expected)
-        self.given = result
+        self._given = result
         return result
 
     @property
@@ -102,29 +103,34 @@ class AsyncCall(Call):
 
     is_async: ClassVar[bool] = True
 
-    async def __call__(self, message: Any) -> Any:
-        """Go on with this message; give back what comes of it."""
+    def __call__(self, message: Any) -> Awaitable[Any]:
+        """Go on with this message; what comes of it is awaited."""
+        if self._expected is not None and self._place == len(self._layers):
+            return self._end(message)  # type: ignore[no-any-return]  # a coroutine less
+        return self._go_on(message)
+
+    async def _go_on(self, message: Any) -> Any:
         place, layers = self._place, self._layers
         if place == len(layers):
-            self.given = result = await self._end(message)
+            self._given = result = await self._end(message)
             return result
         layer = layers[place]
         following = AsyncCall(
             self.client, self.operation, layers, self._end, self._expected, self.count, place + 1
         )
         waiting = layer(message, following)
-        if not isinstance(waiting, Awaitable):
+        if type(waiting) is not CoroutineType and not isinstance(waiting, Awaitable):
             raise TypeError(
                 f"the middleware {name_of(layer)} gave nothing to await: in asyncio it is a "
                 "coroutine function"
             )
         result = await waiting
         if self._expected is None:
-            if result is None and following.given is not None:
-                _refuse_loss(layer, following.given)
+            if result is None and following._given is not None:
+                _refuse_loss(layer, following._given)
         elif not isinstance(result, self._expected):
             raise _wrong_result(layer, result, self.operation, self._expected)
-        self.given = result
+        self._given = result
         return result
 
 
