@@ -169,3 +169,40 @@ def test_connection_settings_become_options_of_the_source():
         "secretkey": "b",
         "tags": "paid",
     }
+
+
+def test_a_lab_replays_telemetry_and_says_what_it_can_not_advise(run, cluster, tmp_path):
+    telemetry = tmp_path / "telemetry"
+    with Producer(cluster.name_server, group="lab", telemetry=str(telemetry)) as producer:
+        for number in range(50):
+            producer.send(Message("told", str(number)))
+    page = tmp_path / "lab.html"
+    words = ["--policy", "default", "--policy", "off", "--grid", "floor=0.05"]
+    made = run("lab", str(telemetry), "--out", str(page), *words)
+    assert made["verdict"]["advice"] == "none"
+    assert [one["name"] for one in made["policies"]] == ["default", "off", "floor 0.05"]
+    assert {one["sends"] for one in made["policies"]} == {50}
+    assert "No advice" in page.read_text()
+
+
+def test_a_simulation_is_told_as_figures(run):
+    words = ["--producers", "10", "--brokers", "3", "--seconds", "6", "--policy", "default"]
+    made = run("simulate", *words, "--policy", "off", "--fault", "slow:0.3@broker-1")
+    assert {one["policy"] for one in made["experiments"]} == {"default", "off"}
+    assert "no harm" in made["harm"]
+
+
+@pytest.mark.parametrize(
+    ("words", "blamed"),
+    [
+        (["lab", "nothing", "--grid", "floor"], "floor=0.01,0.05"),
+        (["lab", "nothing"], "no such folder"),
+        (["simulate", "--fault", "melt@all"], "kinds are slow"),
+        (["simulate", "--size", "many"], "1000x10"),
+    ],
+)
+def test_wrong_words_of_lab_and_simulate_are_told_in_one_line(rocketwire, spark, words, blamed):
+    done = rocketwire(*words)
+    assert done.code != 0
+    assert blamed in done.err
+    assert "Traceback" not in done.err

@@ -196,7 +196,8 @@ def _count(lines: DataFrame) -> tuple[Trouble, Mapping[str, Any]]:
         f.coalesce(f.sum(f.when(kind == "dropped", f.col("dropped"))), f.lit(0)).alias("dropped"),
         f.count_if(is_attempt & (start < f.col("sendTime") - _SKEW)).alias("impossible"),
         f.count_if(is_attempt).alias("attempts"),
-        f.min(f.when(is_attempt, start)).alias("begin"),
+        # A send that waited for its route began before its first attempt.
+        f.min(f.when(is_attempt, f.least(start, "sendTime"))).alias("begin"),
         f.max(f.when(is_attempt, f.col("time"))).alias("end"),
     ).first()
     seen = row.asDict() if row is not None else {}
