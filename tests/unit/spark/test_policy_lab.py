@@ -34,7 +34,14 @@ from rocketwire.spark.policy_lab.replay import (
     RecordedSend,
     Replay,
 )
-from rocketwire.spark.policy_lab.tasks import Plan, Worker, period_seconds
+from rocketwire.spark.policy_lab.tasks import (
+    MOST_SENDS,
+    Plan,
+    Worker,
+    period_seconds,
+    plan_for,
+    warm_up_of,
+)
 from rocketwire.spark.policy_lab.verdict import bootstrap, judge
 
 BEGIN = 1_760_000_000.0
@@ -245,8 +252,18 @@ def test_a_worker_replays_both_cases_only_where_they_differ() -> None:
 
 def test_a_worker_s_memory_bounds_the_length_of_a_period() -> None:
     assert period_seconds(3) == 600.0
-    assert period_seconds(100) == 80.0
-    assert period_seconds(500) == 60.0
+    for brokers in range(1, 201):
+        seconds = period_seconds(brokers) + warm_up_of(brokers)
+        assert seconds * PER_SECOND * brokers <= 121_000
+
+
+@pytest.mark.parametrize("rate", [10.0, 1000.0, 20_000.0])
+@pytest.mark.parametrize("clients", [1, 3, 1000])
+def test_no_task_has_more_sends_than_a_worker_holds(rate: float, clients: int) -> None:
+    plan = plan_for(BEGIN, BEGIN + 3600, brokers=3, clients=clients, rate=rate)
+    assert rate * (plan.seconds + plan.warm_up) / plan.buckets <= MOST_SENDS * 1.001
+    assert plan.buckets <= clients
+    assert plan.periods * plan.seconds >= 3600
 
 
 # -- figures and verdicts -----------------------------------------------------------------------

@@ -17,7 +17,7 @@ from rocketwire.spark.policy_lab.recorded import Recording
 from rocketwire.version import __version__
 
 _STYLE: Final = """
-.frontier { height: 240px; } .incident { height: 64px; margin-top: 0; }
+.plot.frontier { height: 240px; } .plot.incident { height: 76px; margin-top: 0; }
 .dot-name { position: absolute; font-size: 12px; line-height: 1; color: var(--soft);
   transform: translate(8px, 50%); white-space: nowrap; }
 .trouble { fill: var(--bad); opacity: .08; } tr.recorded td { font-weight: 640; }
@@ -57,7 +57,7 @@ _CAN_NOT_KNOW: Final = (
     (
         "Memory",
         (
-            "Long records are cut into periods, each with a warm-up of two minutes: what a fault table "
+            "Long records are cut into periods, each with a warm-up of two minutes (half a minute with more than 40 brokers): what a fault table "
             "would remember from before that is lost."
         ),
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import threading
 import time
@@ -38,13 +37,13 @@ from rocketwire.spark.policy_lab.recorded import Recording, read_lines, take
 from rocketwire.spark.policy_lab.tasks import (
     COLUMNS,
     KEYS,
-    MOST_SENDS,
     RESULT,
-    WARM_UP,
     Plan,
     Worker,
     period_seconds,
+    plan_for,
     sighting_from,
+    warm_up_of,
 )
 from rocketwire.spark.policy_lab.verdict import judge
 from rocketwire.spark.spark_api import is_remote
@@ -208,7 +207,7 @@ def _incidents(recording: Recording) -> tuple[list[Incident], Incident | None]:
 def _estimate(recording: Recording, tried: Sequence[Candidate], found: int) -> Estimate:
     # Best and worst case are two replays, the warm-up is replayed twice.
     seconds = period_seconds(len(recording.brokers))
-    factor = 2 * (1 + WARM_UP / seconds)
+    factor = 2 * (1 + warm_up_of(len(recording.brokers)) / seconds)
     hours = recording.attempts * len(tried) * factor / SPEED / 3600
     return Estimate(recording.attempts, len(tried), found, hours)
 
@@ -252,8 +251,13 @@ def _plan(recording: Recording) -> Plan:
     period = f.floor((f.col("at") - recording.begin) / seconds)
     most = recording.sends.groupBy(period.alias("p")).count().agg(f.max("count").alias("n")).first()
     count = most["n"] if most is not None and most["n"] else 1
-    buckets = min(len(recording.clients), math.ceil(count / MOST_SENDS))
-    return Plan(recording.begin, recording.end, seconds, max(1, buckets))
+    return plan_for(
+        recording.begin,
+        recording.end,
+        brokers=len(recording.brokers),
+        clients=len(recording.clients),
+        rate=count / seconds,
+    )
 
 
 def _task_rows(spark: SparkSession, recording: Recording, plan: Plan, policies: int) -> DataFrame:
@@ -272,7 +276,7 @@ def _task_rows(spark: SparkSession, recording: Recording, plan: Plan, policies: 
 def _periods(at: Any, plan: Plan, after: float) -> Any:
     """The periods that a moment belongs to, as part of them, of their warm-up or of their end."""
     first = f.floor((at - f.lit(plan.begin) - after) / plan.seconds)
-    last = f.floor((at - f.lit(plan.begin) + WARM_UP) / plan.seconds)
+    last = f.floor((at - f.lit(plan.begin) + plan.warm_up) / plan.seconds)
     inside = f.least(last, f.lit(plan.periods - 1))
     low = f.greatest(first, f.lit(0))
     return f.when(low <= inside, f.sequence(low, inside)).cast("array<int>")

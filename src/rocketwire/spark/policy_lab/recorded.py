@@ -21,7 +21,7 @@ from rocketwire.spark.policy_lab.conditions import PER_SECOND, QUANTILES
 from rocketwire.spark.policy_lab.replay import Client
 from rocketwire.telemetry_lines import VERSION
 
-MOST_BROKERS: Final = 500
+MOST_BROKERS: Final = 200
 MOST_CLIENTS: Final = 20_000
 #: Seconds; more than a month is a clock that was never set.
 LONGEST: Final = 31 * 86_400.0

@@ -27,12 +27,13 @@ from rocketwire.spark.policy_lab.replay import (
     Replay,
 )
 
-#: Seconds before a period that are replayed and not counted.
-WARM_UP: Final = 120.0
+#: Seconds before a period that are replayed and not counted, for a few brokers and for many.
+_WARM_UP, _SHORT_WARM_UP = 120.0, 30.0
+_FEW: Final = 40
 #: Stretches that a worker holds at once, over all brokers, and sends: what bounds its memory.
-_MOST_SLOTS: Final = 200_000
-MOST_SENDS: Final = 150_000
-_SHORTEST, _LONGEST = 60.0, 600.0
+_MOST_SLOTS: Final = 100_000
+MOST_SENDS: Final = 100_000
+_SHORTEST, _LONGEST = 30.0, 600.0
 
 #: The columns of a task's rows: sends, or (where ``slot`` is not null) sightings.
 COLUMNS: Final = {
@@ -57,6 +58,7 @@ class Plan:
     end: float
     seconds: float
     buckets: int
+    warm_up: float = _WARM_UP
 
     @property
     def periods(self) -> int:
@@ -68,10 +70,36 @@ class Plan:
         return self.begin + period * self.seconds
 
 
+def warm_up_of(brokers: int) -> float:
+    """How long a warm-up is, in seconds."""
+    return _WARM_UP if brokers <= _FEW else _SHORT_WARM_UP
+
+
 def period_seconds(brokers: int) -> float:
     """How long a period is, so that a worker can hold what was seen of all brokers in it."""
-    most = _MOST_SLOTS / PER_SECOND / max(1, brokers) - WARM_UP
+    most = _MOST_SLOTS / PER_SECOND / max(1, brokers) - warm_up_of(brokers)
     return min(_LONGEST, max(_SHORTEST, most))
+
+
+def plan_for(begin: float, end: float, *, brokers: int, clients: int, rate: float) -> Plan:
+    """The cut of a recording in which no task has more than a worker can hold.
+
+    Args:
+        begin: of the recording.
+        end: of it.
+        brokers: how many there are.
+        clients: how many producers.
+        rate: sends a second in the busiest period.
+    """
+    seconds, warm_up = period_seconds(brokers), warm_up_of(brokers)
+    whole = rate * (seconds + warm_up)
+    buckets = max(1, min(clients, math.ceil(whole / MOST_SENDS)))
+    # One producer is not divided; where it sends that much, its periods are shorter.
+    most = MOST_SENDS * buckets / max(rate, 1e-9)
+    if seconds + warm_up > most:
+        warm_up = min(warm_up, most / 3)
+        seconds = most - warm_up
+    return Plan(begin, end, seconds, buckets, warm_up)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +148,9 @@ class Worker:
                 continue
             names = {name for queues in told.routes.values() for name in queues}
             seen = {name: sightings.get(name, {}) for name in names}
-            span = Period(start - WARM_UP, start, end, self.usual, self.incidents, self.chosen)
+            span = Period(
+                start - self.plan.warm_up, start, end, self.usual, self.incidents, self.chosen
+            )
             seed = zlib.crc32(client.encode()) + period
             cases = self._cases(told, self.policies[number], seen, span, mine, seed)
             best.add(cases[0])
@@ -163,9 +193,11 @@ def sends_of(table: pa.Table) -> dict[str, list[RecordedSend]]:
 def sightings_of(table: pa.Table) -> dict[str, dict[int, Sighting]]:
     """What was seen, by broker and stretch."""
     found: dict[str, dict[int, Sighting]] = {}
-    for row in table.select(["broker", "slot", *_SIGHTING]).to_pylist():
-        broker, slot, seen = sighting_from(row)
-        found.setdefault(broker, {})[slot] = seen
+    # Batch by batch: rows as dictionaries take several times what is kept of them.
+    for batch in table.select(["broker", "slot", *_SIGHTING]).to_batches(max_chunksize=1000):
+        for row in batch.to_pylist():
+            broker, slot, seen = sighting_from(row)
+            found.setdefault(broker, {})[slot] = seen
     return found
 
 
