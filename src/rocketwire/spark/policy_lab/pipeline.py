@@ -277,9 +277,9 @@ def _periods(at: Any, plan: Plan, after: float) -> Any:
     """The periods that a moment belongs to, as part of them, of their warm-up or of their end."""
     first = f.floor((at - f.lit(plan.begin) - after) / plan.seconds)
     last = f.floor((at - f.lit(plan.begin) + plan.warm_up) / plan.seconds)
-    inside = f.least(last, f.lit(plan.periods - 1))
-    low = f.greatest(first, f.lit(0))
-    return f.when(low <= inside, f.sequence(low, inside)).cast("array<int>")
+    # What is at the very end belongs to the last one, however its quotient is rounded.
+    low, high = (f.least(f.greatest(n, f.lit(0)), f.lit(plan.periods - 1)) for n in (first, last))
+    return f.sequence(low, high).cast("array<int>")
 
 
 def _shaped(rows: DataFrame) -> DataFrame:
