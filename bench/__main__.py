@@ -11,14 +11,28 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import acking, broker, consumers, embedded, goals, growth, pauses, plots, report
+from bench import (
+    acking,
+    broker,
+    consumers,
+    conversations,
+    embedded,
+    goals,
+    growth,
+    pauses,
+    plots,
+    receiving,
+    report,
+)
 from bench.acker import acker
 from bench.choices import chosen_sizes, chosen_words
 from bench.rounds import Row, contest
 from bench.shapes import SHAPES, USUAL, title
 
 ACKING = tuple(acking.CONTESTS)
-PARTS = (*ACKING, "broker", "consumers", "growth", "pauses", "embedded")
+#: Parts that need a real broker and a JVM, beside those that have settings of their own.
+BESIDE_JAVA = {"conversations": conversations, "receiving": receiving}
+PARTS = (*ACKING, "broker", "consumers", *BESIDE_JAVA, "growth", "pauses", "embedded")
 
 
 def _arguments(words: list[str] | None) -> argparse.Namespace:
@@ -80,6 +94,21 @@ def _consumers(chosen: argparse.Namespace) -> tuple[list[Row], list[goals.Verdic
     return rows, consumers.verdicts(rows, costs)
 
 
+def _beside_java(chosen: argparse.Namespace) -> tuple[list[Row], list[goals.Verdict]]:
+    """Transactions, requests, and receiving."""
+    wanted = [part for name, part in BESIDE_JAVA.items() if name in chosen.parts]
+    missing = broker.missing_tools() if wanted else []
+    if missing:
+        print(f"no {', '.join(missing)} on the PATH: {len(wanted)} parts beside Java are left out")
+        return [], []
+    rows: list[Row] = []
+    verdicts: list[goals.Verdict] = []
+    for part in wanted:
+        found = part.measure(min(3, chosen.rounds), chosen.scale)
+        rows, verdicts = rows + found, verdicts + part.verdicts(found)
+    return rows, verdicts
+
+
 def main(words: list[str] | None = None) -> int:
     """Run what was asked for; 1 if nothing could be measured."""
     chosen = _arguments(words)
@@ -93,6 +122,8 @@ def main(words: list[str] | None = None) -> int:
     if "consumers" in chosen.parts:
         found, more = _consumers(chosen)
         rows, targets = rows + found, targets + more
+    found, more = _beside_java(chosen)
+    rows, targets = rows + found, targets + more
     if "growth" in chosen.parts:
         series |= growth.series(min(3, chosen.rounds), chosen.scale)
     paused = pauses.measure(min(3, chosen.rounds)) if "pauses" in chosen.parts else {}

@@ -16,6 +16,7 @@ from typing import Any
 from bench import consuming, report
 from bench.broker import missing_tools
 from bench.foreign import VERSION, ForeignClient, java_client
+from bench.goals import Verdict
 from bench.ours import run_loop
 from bench.rounds import Path, Row, contest
 from bench.samples import Sample
@@ -100,6 +101,20 @@ def measure(rounds: int, scale: float) -> list[Row]:
             return contest(_TITLE, paths(at, java, count), rounds)
 
 
+def verdicts(rows: list[Row]) -> list[Verdict]:
+    """What of the target holds."""
+    return [
+        Verdict(
+            f"{row.name}: messages/s over that of {ratio.against}",
+            ratio.median,
+            TARGET,
+            ratio.median >= TARGET,
+        )
+        for row in rows
+        for ratio in row.ratios
+    ]
+
+
 def main(words: list[str] | None = None) -> int:
     """Measure and print; 1 if it can't be done, or the target is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.receiving", description=__doc__)
@@ -112,10 +127,10 @@ def main(words: list[str] | None = None) -> int:
         return 1
     rows = measure(chosen.rounds, chosen.scale)
     print(report.table(rows))
-    ratios = [ratio.median for row in rows for ratio in row.ratios]
-    for ratio in ratios:
-        print(f"{'held  ' if ratio >= TARGET else 'MISSED'} {ratio:.2f}, target {TARGET}")
-    return 0 if all(ratio >= TARGET for ratio in ratios) else 1
+    found = verdicts(rows)
+    for verdict in found:
+        print(verdict.line())
+    return 0 if all(verdict.held for verdict in found) else 1
 
 
 if __name__ == "__main__":
