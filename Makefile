@@ -38,6 +38,7 @@ test: $(STAMP)
 # All tests, and what is slow by nature: every moment of a send, and the Spark tests on the oldest PySpark, too.
 test-full: test
 	@ROCKETWIRE_EVERY_MOMENT=1 $(BIN)/python -m pytest -q --timeout=3600 tests/unit/sync/test_any_moment.py
+	@ROCKETWIRE_REPLICAS=1 $(BIN)/python -m pytest -q --timeout=3600 tests/real/test_replicas.py
 	@$(BIN)/python tools/try_spark.py --pyspark $(OLDEST_PYSPARK)
 
 # Runs all tests and, if they pass, records their numbers for the README's table of releases.

@@ -70,6 +70,16 @@ def masters(instance: Instance, deadline: float) -> Op[dict[str, str]]:
     }
 
 
+def readable_brokers(instance: Instance, deadline: float) -> Op[dict[str, str]]:
+    """Where to ask each broker about what it has: at its master, or at its first slave."""
+    info = yield from cluster_info(instance, deadline)
+    return {
+        name: instance.routes.translate(data.addresses[min(data.addresses)])
+        for name, data in sorted(info.brokers.items())
+        if data.addresses
+    }
+
+
 def fetch_route(instance: Instance, topic: str, deadline: float) -> Op[TopicRoute | None]:
     """The route of a topic, or None where the name server does not know it.
 

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
 from rocketwire.core.instance import Instance
-from rocketwire.core.lookup import masters
+from rocketwire.core.lookup import cluster_info, masters
+from rocketwire.core.routes import MASTER
 from rocketwire.errors import InvalidMessageError, RocketMQError, RouteError, TransportError
 from rocketwire.wire.codes import ResponseCode, error_for
 from rocketwire.wire.command import Reply
@@ -124,6 +125,25 @@ def chosen_masters(
             f"server: check the name (known: {', '.join(known) or 'none'})"
         )
     return {name: known[name] for name in wanted}
+
+
+def every_master(instance: Instance, deadline: float) -> Op[dict[str, str]]:
+    """Names and addresses of all masters, for a change that no broker may miss.
+
+    Raises:
+        RouteError: a broker has only slaves now: it would keep what the others change.
+    """
+    info = yield from cluster_info(instance, deadline)
+    absent = sorted(name for name, data in info.brokers.items() if MASTER not in data.addresses)
+    if absent or not info.brokers:
+        raise RouteError(
+            f"{', '.join(absent) or 'the cluster'} has no master now, and slaves take no changes: "
+            "nothing was changed, try again when it is back"
+        )
+    return {
+        name: instance.routes.translate(data.addresses[MASTER])
+        for name, data in sorted(info.brokers.items())
+    }
 
 
 def check_names(names: Iterable[Any], what: str) -> tuple[str, ...]:

@@ -7,11 +7,18 @@ from typing import Any, Final
 
 from rocketwire.admin_values import Connection, Group, GroupQueue, GroupSummary
 from rocketwire.config import check_group
-from rocketwire.core.admin.asking import Answers, ask_all, check_all, checked, is_success
+from rocketwire.core.admin.asking import (
+    Answers,
+    ask_all,
+    check_all,
+    checked,
+    every_master,
+    is_success,
+)
 from rocketwire.core.admin.topics import delete_topic
 from rocketwire.core.effects import Invoke, Op, invoke_all
 from rocketwire.core.instance import Instance
-from rocketwire.core.lookup import masters
+from rocketwire.core.lookup import readable_brokers
 from rocketwire.core.naming import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
@@ -48,13 +55,13 @@ _SYSTEM: Final = frozenset({
 
 
 def list_groups(instance: Instance, deadline: float) -> Op[tuple[GroupSummary, ...]]:
-    """Every group that a master knows; with a namespace, those in it and the system's.
+    """Every group that a broker knows; with a namespace, those in it and the system's.
 
     Raises:
         TransportError: a broker could not be reached, so that groups may be missing.
         BrokerError: a broker refused.
     """
-    known = yield from masters(instance, deadline)
+    known = yield from readable_brokers(instance, deadline)
     code = RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG
     answers = yield from ask_all(instance, known, code, {}, deadline)
     places: dict[str, list[str]] = {}
@@ -82,7 +89,7 @@ def show_group(instance: Instance, group: str, deadline: float) -> Op[Group]:
         TransportError: no broker could be asked.
     """
     name = group_name(instance, group)
-    known = yield from masters(instance, deadline)
+    known = yield from readable_brokers(instance, deadline)
     code = RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG
     settings = yield from ask_all(instance, known, code, {}, deadline)
     code = RequestCode.GET_CONSUME_STATS
@@ -174,7 +181,7 @@ def require_group(instance: Instance, group: str, deadline: float) -> Op[str]:
     known = yield from list_groups(instance, deadline)
     shown = without_namespace(name, instance.config.namespace)
     if all(each.name != shown for each in known):
-        addresses = yield from masters(instance, deadline)
+        addresses = yield from readable_brokers(instance, deadline)
         fields = headers.group_only(name)
         code = RequestCode.GET_CONSUME_STATS
         stats = yield from ask_all(instance, addresses, code, fields, deadline)
@@ -196,7 +203,7 @@ def progress_in(
     instance: Instance, name: str, topic: str | None, deadline: float
 ) -> Op[dict[MessageQueue, Progress]]:
     """How far a group is in a topic (0 where it has no position), or in all where it has one."""
-    known = yield from masters(instance, deadline)
+    known = yield from readable_brokers(instance, deadline)
     fields = headers.group_only(name, topic)
     stats = yield from ask_all(instance, known, RequestCode.GET_CONSUME_STATS, fields, deadline)
     return _progress(stats)
@@ -254,7 +261,7 @@ def show_connections(instance: Instance, group: str, deadline: float) -> Op[tupl
         GroupNotFoundError: there is none.
     """
     name = group_name(instance, group)
-    known = yield from masters(instance, deadline)
+    known = yield from readable_brokers(instance, deadline)
     consumers = yield from connected(instance, name, known, deadline)
     code = RequestCode.GET_PRODUCER_CONNECTION_LIST
     fields = headers.producer_group_only(name)
@@ -286,11 +293,12 @@ def delete_group(
     Raises:
         GroupNotFoundError: no broker knows it.
         InvalidMessageError: it has members, who would make it anew.
+        RouteError: a broker has only slaves now.
         BrokerError: a broker refused.
         TransportError: a broker could not be reached.
     """
     name = yield from require_group(instance, group, deadline)
-    known = yield from masters(instance, deadline)
+    known = yield from every_master(instance, deadline)
     yield from refuse_members(instance, name, known, deadline)
     code = RequestCode.DELETE_SUBSCRIPTION_GROUP
     check_all((yield from ask_all(instance, known, code, headers.delete_group(name), deadline)))

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rocketwire.access_values import PlainAccount
-from rocketwire.core.admin.asking import ask_all, check_all, checked
+from rocketwire.core.admin.asking import ask_all, check_all, checked, every_master
 from rocketwire.core.admin.brokers import settings_of
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
-from rocketwire.core.lookup import masters
 from rocketwire.errors import InvalidMessageError, UnsupportedRequestError
 from rocketwire.wire import access_bodies as bodies
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -25,7 +24,7 @@ def _guarded(instance: Instance, deadline: float) -> Op[dict[str, str]]:
     Raises:
         UnsupportedRequestError: one has none.
     """
-    known = yield from masters(instance, deadline)
+    known = yield from every_master(instance, deadline)
     for who in known.items():
         settings = yield from settings_of(instance, who, deadline)
         if settings.get("aclEnable") != "true":
@@ -111,7 +110,7 @@ def delete_account(instance: Instance, access_key: str, deadline: float) -> Op[t
     known = yield from list_accounts(instance, deadline)
     if all(account.access_key != access_key for account in known):
         raise InvalidMessageError(f"there is no account {access_key!r}")
-    addresses = yield from masters(instance, deadline)
+    addresses = yield from every_master(instance, deadline)
     code, fields = RequestCode.DELETE_ACL_CONFIG, {"accessKey": access_key}
     check_all((yield from ask_all(instance, addresses, code, fields, deadline)))
     return tuple(addresses)

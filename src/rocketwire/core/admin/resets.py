@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rocketwire.admin_values import OffsetChange
-from rocketwire.core.admin.asking import ask, ask_all, check_all
+from rocketwire.core.admin.asking import ask, ask_all, check_all, every_master
 from rocketwire.core.admin.brokers import settings_of
 from rocketwire.core.admin.groups import (
     connected,
@@ -210,7 +210,7 @@ def clone_offsets(
     if not theirs:
         raise InvalidMessageError(f"group {source} has consumed nothing of topic {topic} yet")
     own = yield from progress_in(instance, target_name, wire_topic, deadline)
-    known = yield from masters(instance, deadline)
+    known = yield from every_master(instance, deadline)
     yield from refuse_members(instance, target_name, known, deadline)
     before = {(q.broker, q.id): told.consumed for q, told in own.items()}
     after = {(q.broker, q.id): told.consumed for q, told in theirs.items()}

@@ -13,6 +13,7 @@ from rocketwire.core.admin.asking import (
     check_all,
     checked,
     chosen_masters,
+    every_master,
     is_success,
 )
 from rocketwire.core.admin.versions import require_version
@@ -22,7 +23,6 @@ from rocketwire.core.lookup import (
     ask_name_servers,
     cluster_info,
     fetch_route,
-    masters,
     refresh_topic,
 )
 from rocketwire.core.naming import (
@@ -366,11 +366,12 @@ def delete_topic(instance: Instance, topic: str, deadline: float) -> Op[tuple[st
 
     Raises:
         TopicNotFoundError: the name server does not know it.
+        RouteError: a broker has only slaves now.
         BrokerError: a server refused.
         TransportError: a server could not be reached.
     """
     yield from known_route(instance, topic, deadline)
-    known = yield from masters(instance, deadline)
+    known = yield from every_master(instance, deadline)
     name = with_namespace(topic, instance.config.namespace)
     fields = topic_only(name)
     code = RequestCode.DELETE_TOPIC_IN_BROKER

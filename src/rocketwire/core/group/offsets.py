@@ -229,10 +229,16 @@ def _write_at_once(
         wanted.append((queue, RequestCode.UPDATE_CONSUMER_OFFSET, fields))
     calls = yield from _calls(group, wanted, deadline)
     replies = yield from invoke_all(calls)
+    # What a slave takes is for members that come while the master is away: it forgets it for what
+    # the master says when that is back, and the master never hears of it. So it is told again.
+    masters = set(group.instance.routes.masters().values())
     done = []
-    for queue, reply in zip(offsets, replies, strict=True):
+    for queue, call, reply in zip(offsets, calls, replies, strict=True):
         if isinstance(reply, Reply) and reply.code == ResponseCode.SUCCESS:
-            done.append(queue)
+            if call.address in masters:
+                done.append(queue)
+            else:
+                group.instance.route_wake_up.wake()  # a master may be back
         else:
             why = reply.remark if isinstance(reply, Reply) else reply
             log.debug(

@@ -11,6 +11,7 @@ from rocketwire.message import MessageQueue
 from rocketwire.testing.simulated_network import Hang, Refuse
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Command
+from rocketwire.wire.route import TopicRoute
 
 ONE = MessageQueue("T", "broker-a", 0)
 RETRIES = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -331,3 +332,25 @@ def test_a_queue_that_is_new_to_a_broadcasting_member_begins_at_its_first_messag
     assert begin_with(2) == 0
     kept.offsets.clear()
     assert begin_with(2) == 4, "the member is new again"
+
+
+def test_what_a_slave_was_told_is_told_the_master_when_it_is_back():
+    world = GroupWorld(brokers=1, queues=1)
+    member = world.member().begin()
+    world.run(1.0)
+    world.send(3, ("broker-a", 0))
+    world.run(1.0)
+    group, broker = member.group, world.brokers["broker-a"]
+    whole = group.instance.routes.get("T").route
+    (data,) = whole.brokers
+    slave = data._replace(addresses={1: data.addresses[0]})
+    orphaned = TopicRoute(whole.queues, (slave,), whole.order_conf, whole.mappings)
+    queues = [held for held in group.queues.values() if held.queue == ONE]
+    group.instance.routes.update("T", orphaned)
+    deadline = world.clock() + 3.0
+    assert world.driver.run(commit(group, queues, deadline)) is False
+    # The slave has it all the same, for members that come while there is no master.
+    assert broker.offsets.pop(("T", 0)) == 3
+    group.instance.routes.update("T", whole)
+    assert world.driver.run(commit(group, queues, deadline)) is True
+    assert broker.offsets["T", 0] == 3
