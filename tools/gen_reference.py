@@ -54,7 +54,7 @@ REMEDIES = {
     ),
     "RouteError": ("No queue is known for a topic.", "See the subclasses."),
     "TopicNotFoundError": (
-        "The topic does not exist and brokers do not create topics on first use.",
+        "The topic does not exist and brokers do not create topics on first use. A send does not raise it by itself: it is the cause of a SendFailedError.",
         "`rocketwire topic create NAME`, or turn on `autoCreateTopicEnable` on the brokers.",
     ),
     "NoWritableQueueError": (
@@ -358,7 +358,8 @@ def error_page() -> str:
         "# Errors\n",
         (
             "Every exception that Rocketwire raises, all of them importable from `rocketwire`. They "
-            "survive pickling, so that they cross process boundaries whole.\n"
+            "survive pickling, so that they cross process boundaries whole. What to catch, and what an outcome "
+            "means: [when a send fails](../howto/when-a-send-fails.md).\n"
         ),
         f"```text\n{inspect.cleandoc(tree[1]) if tree else ''}\n```\n",
     ]
