@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+CHINESE = ROOT / "docs" / "zh"
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[a-z]*)(?P<rest>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
@@ -32,9 +33,17 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page that users read."""
+    """Every page that users read; Chinese ones have the code of the English, which runs once."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [page for page in found if page.is_file()]
+    return [page for page in found if page.is_file() and CHINESE not in page.parents]
+
+
+def chinese_pages() -> dict[Path, Path]:
+    """The Chinese pages, and the English page that each has its code from."""
+    found = {ROOT / "README.zh-CN.md": ROOT / "README.md"}
+    for page in sorted(CHINESE.rglob("*.md")):
+        found[page] = ROOT / "docs" / page.relative_to(CHINESE)
+    return found
 
 
 def blocks_of(page: Path) -> list[Block]:
