@@ -38,7 +38,7 @@ LIKE_A_TERMINAL = (
 
 
 #: Pages that need a library of an extra.
-NEEDS = {"celery.md": ("celery",)}
+NEEDS = {"celery.md": ("celery",), "outbox.md": ("sqlalchemy", "aiosqlite", "django")}
 
 
 def names(page):

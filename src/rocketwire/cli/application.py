@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "group": "rocketwire.cli.group",
     "dlq": "rocketwire.cli.dlq",
     "replay": "rocketwire.cli.replay",
+    "outbox": "rocketwire.cli.outbox",
     "exporter": "rocketwire.cli.exporter",
     "publish": "rocketwire.cli.publish",
     "transform": "rocketwire.cli.transform",
