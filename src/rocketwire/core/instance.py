@@ -87,6 +87,8 @@ class Instance:
         self.heartbeat_wake_up = WakeUp(surroundings.make_lock())
         self.ids = self._make_ids()
         self.name_servers = config.name_servers
+        #: Name servers that have answered, as only name servers do.
+        self.heard_servers: set[str] = set()
         self._first_server = int(surroundings.random.random() * len(config.name_servers))
         self.producer_groups: set[str] = set()
         #: Simple consumers, each with what heartbeats tell of it.
@@ -179,6 +181,7 @@ class Instance:
 
     def prefer_server(self, address: str) -> None:
         """This name server answered; ask it first from now on."""
+        self.heard_servers.add(address)
         self._first_server = self.name_servers.index(address)
 
     # -- changes ----------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rocketwire.core.effects import Op, invoke, wait
 from rocketwire.core.instance import Instance
 from rocketwire.core.routes import MASTER, TopicEntry, fallback_route
@@ -20,6 +22,11 @@ from rocketwire.errors import (
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply
 from rocketwire.wire.route import ClusterInfo, TopicRoute, decode_cluster_info, decode_route
+
+#: Behind the first question to a name server. A web server waits for the end of a line before it
+#: refuses what it can't understand; a name server never looks at it.
+_BLANK_LINES: Final = b"\r\n\r\n"
+_UNSUPPORTED: Final = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 def ask_name_servers(
@@ -40,10 +47,17 @@ def ask_name_servers(
         now = instance.clock()
         share = (deadline - now) / (len(servers) - number)
         limit = min(deadline, now + max(share, 0.001), now + instance.config.request_timeout)
+        body = b"" if server in instance.heard_servers else _BLANK_LINES
         try:
-            reply = yield from invoke(server, instance.request(code, ext), limit)
+            reply = yield from invoke(server, instance.request(code, ext, body), limit)
         except (TransportError, RemoteProtocolError) as error:
             failures.append(str(error) if server in str(error) else f"{server}: {error}")
+            continue
+        if code == RequestCode.GET_ROUTE_BY_TOPIC and reply.code == _UNSUPPORTED:
+            failures.append(
+                f"{server} is no name server; it seems to be a broker: give the address of the name "
+                "server, whose port is usually 9876"
+            )
             continue
         instance.prefer_server(server)
         return reply
@@ -165,7 +179,34 @@ def locate_topic(
         found = found or entry
     if found is not None and found.queues:
         return found
+    if failure is None and found is None:
+        raise (yield from _explain_unknown(instance, topic, deadline))
     raise _no_route(topic, found, failure) from failure
+
+
+def _explain_unknown(instance: Instance, topic: str, deadline: float) -> Op[RouteError]:
+    """Why the name server knows neither a topic nor the one from which topics are made.
+
+    A broker that is down is forgotten with all its topics, so the topic may well exist.
+    """
+    try:
+        info = yield from cluster_info(instance, deadline)
+    except RocketMQError:
+        return _unknown(topic, "")
+    if not info.brokers:
+        servers = ", ".join(instance.name_servers)
+        return NoWritableQueueError(
+            f"topic {topic}: none of its brokers can be reached, because no broker at all is registered "
+            f"at {servers} now: start them, or look at their logs for why they can't register"
+        )
+    return _unknown(topic, f"; registered now: {', '.join(sorted(info.brokers))}")
+
+
+def _unknown(topic: str, who: str) -> TopicNotFoundError:
+    return TopicNotFoundError(
+        f"topic {topic} is unknown and can't be created on first use: create it, turn on "
+        f"autoCreateTopicEnable on the brokers, or start the broker that has it{who}"
+    )
 
 
 def _is_stale(instance: Instance, entry: TopicEntry) -> bool:
@@ -186,7 +227,4 @@ def _no_route(topic: str, found: TopicEntry | None, failure: RocketMQError | Non
             f"topic {topic} exists, but no broker with a master lets us write to it: "
             "check its permission and that its brokers are up"
         )
-    return TopicNotFoundError(
-        f"topic {topic} is unknown and can't be created on first use: "
-        "create it, or turn on autoCreateTopicEnable on the brokers"
-    )
+    return _unknown(topic, "")

@@ -67,10 +67,7 @@ class FrameBuffer:
         while position <= last:
             (length,) = _unpack_length(data, position)
             if not 4 <= length <= most:
-                raise RemoteProtocolError(
-                    f"frame length {length} is not between 4 and {self.limit - 4}: "
-                    "the peer does not speak RocketMQ's remoting protocol, or the frame is too large"
-                )
+                raise RemoteProtocolError(_explain(data[position : position + 16], length, most))
             start = position + 4
             stop = start + length
             if stop > end:
@@ -84,3 +81,18 @@ class FrameBuffer:
             self.held = len(rest)
             self._needed = needed
         return frames
+
+
+def _explain(start: bytes, length: int, most: int) -> str:
+    """What sends bytes that begin like this, and are no frame of ours."""
+    if start.startswith((b"HTTP/", b"<!", b"<htm", b"<HTM")):
+        return (
+            "it is a web server, perhaps the RocketMQ dashboard: give the port of the name server "
+            "(usually 9876) or broker (usually 10911)"
+        )
+    if start[:1] in (b"\x15", b"\x16") and start[1:2] == b"\x03":
+        return "it takes encrypted connections only: set tls"
+    return (
+        f"frame length {length} is not between 4 and {most}: "
+        "the peer does not speak RocketMQ's remoting protocol, or the frame is too large"
+    )

@@ -52,7 +52,7 @@ class Entry:
         "in_words", "last_isolation", "last_latency", "last_wait", "name", "probe_at",
         "probe_epoch", "probe_failure", "probe_since", "probe_wait", "proof", "reachable", "recent", "record",
         "samples", "since", "slow_since", "slow_streak", "smoothed", "state", "steady_told", "suspect",
-        "trial_at", "trial_flight", "trial_good", "until", "verdict_at", "watch",
+        "trial_at", "trial_flight", "trial_good", "unreached_since", "until", "verdict_at", "watch",
     )  # fmt: skip
 
     def __init__(self, name: str, watch: Watch, *, window: int, since: float) -> None:
@@ -77,6 +77,8 @@ class Entry:
         self.flights: dict[Flight, None] = {}
         #: Requests written before this moment are no ground for suspicion any more.
         self.proof = NEVER
+        #: Since when it can't be connected to; void once it has answered after that (``proof``).
+        self.unreached_since = NEVER
         self.suspect = False
         self.smoothed = 0.0
         self.samples = 0

@@ -27,7 +27,7 @@ from rocketwire.core.faults.entries import (
 from rocketwire.core.faults.judgement import AdaptiveJudge, Judge, Notice, Walk
 from rocketwire.core.faults.presets import JavaJudge, NoJudge
 from rocketwire.core.sending.retry import what_happened
-from rocketwire.errors import RequestTimeoutError
+from rocketwire.errors import ConnectFailedError, RequestTimeoutError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.log_fields import about
 from rocketwire.wire.codes import BROKER_UNWELL, RESPONSE_NAMES, STORED, ResponseCode
@@ -133,6 +133,7 @@ class FaultTable:
                 if written_at > entry.proof:  # noqa: PLR1730
                     entry.proof = written_at
                 return
+            entry.unreached_since = NEVER
             self._judge.answered(entry, flight, net, now)
             notices = self._release(flight, now)
         self._tell(notices)
@@ -237,6 +238,9 @@ class FaultTable:
         """End an attempt by the transport's or the protocol's error."""
         waited = now - (flight.began if flight.written_at == NEVER else flight.written_at)
         late = isinstance(error, RequestTimeoutError)
+        entry = flight.entry
+        if isinstance(error, ConnectFailedError) and entry.unreached_since <= entry.proof:
+            entry.unreached_since = flight.began
         self.failed(flight, now, what_happened(error, waited), timed_out=late)
 
     # ------------------------------------------------------------------ choosing
@@ -281,6 +285,13 @@ class FaultTable:
     def another_usable(self, brokers: Iterable[str], broker: str, now: float) -> bool:
         """Whether any of these except one is usable; an attempt is capped only then."""
         return any(name != broker and self.usable(name, now) for name in brokers)
+
+    def unreached_for(self, broker: str, now: float) -> float | None:
+        """For how many seconds a broker can't be connected to; None if it can."""
+        entry = self._entries.get(broker)
+        if entry is None or entry.unreached_since <= entry.proof:
+            return None
+        return now - entry.unreached_since
 
     def state_of(self, broker: str) -> str:
         """In one word what the table thinks of a broker, for telemetry."""

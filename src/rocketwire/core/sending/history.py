@@ -6,7 +6,7 @@ from typing import Final
 
 from rocketwire.core.sending.attempt import SendAttempt, as_texts
 from rocketwire.core.sending.order import KeySlot
-from rocketwire.core.sending.retry import failure, outcome_of
+from rocketwire.core.sending.retry import failure, outcome_of, span
 from rocketwire.errors import Attempt, Outcome, RocketMQError, SendFailedError
 from rocketwire.hooks import AttemptEvent, SendEvent, call_hooks
 from rocketwire.message import SendResult
@@ -102,7 +102,23 @@ class SendHistory:
         """The error as the user gets it."""
         attempt.sender.counters.failed += 1
         is_late = now >= self.began + attempt.timeout
-        return failure(self.attempts, now - self.began, deadline_passed=is_late, cause=cause)
+        note = self._who_is_down(attempt, now)
+        return failure(
+            self.attempts, now - self.began, deadline_passed=is_late, cause=cause, note=note
+        )
+
+    def _who_is_down(self, attempt: SendAttempt, now: float) -> str:
+        """Which brokers of the topic can't be reached and since when, if that is all of them."""
+        faults = attempt.sender.instance.faults
+        brokers = {tried.broker for tried in self.attempts}
+        last = self.last
+        if last is not None and last.route is not None:
+            brokers.update(last.route.brokers)
+        down = {broker: faults.unreached_for(broker, now) for broker in sorted(brokers)}
+        told = [f"{name} for {span(since)}" for name, since in down.items() if since is not None]
+        if not told or len(told) < len(down):
+            return ""
+        return f"; no broker of topic {attempt.message.topic} can be reached: {', '.join(told)}"
 
     def tell(
         self,

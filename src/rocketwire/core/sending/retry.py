@@ -153,7 +153,11 @@ def _was_refused(error: ConnectFailedError) -> bool:
 
 
 def describe_failure(
-    attempts: Sequence[Attempt], elapsed: float, *, cause: BaseException | None = None
+    attempts: Sequence[Attempt],
+    elapsed: float,
+    *,
+    cause: BaseException | None = None,
+    note: str = "",
 ) -> str:
     """A failed send in one sentence: its outcome, each attempt in order, how long it all took.
 
@@ -161,6 +165,7 @@ def describe_failure(
         attempts: every attempt, in order.
         elapsed: seconds from the call to now.
         cause: told where there was no attempt at all.
+        note: what else is known, to follow attempts.
     """
     if not attempts:
         reason = str(cause) if cause is not None and str(cause) else "there was no time to try"
@@ -169,7 +174,7 @@ def describe_failure(
     count = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
     refused = any(isinstance(attempt.error, PermissionDeniedError) for attempt in attempts)
     remedy = f"; {PermissionDeniedError.remedy}" if refused else ""
-    return f"{worst_outcome(attempts).value}: {told} ({count}, {span(elapsed)}){remedy}"
+    return f"{worst_outcome(attempts).value}: {told} ({count}, {span(elapsed)}){remedy}{note}"
 
 
 def _told(attempt: Attempt) -> str:
@@ -190,6 +195,7 @@ def failure(
     *,
     deadline_passed: bool,
     cause: BaseException | None = None,
+    note: str = "",
 ) -> SendFailedError:
     """The error that ``send`` raises in the end, with its cause chained.
 
@@ -198,11 +204,12 @@ def failure(
         elapsed: seconds from the call to now.
         deadline_passed: whether time ran out; the error is then a ``SendTimeoutError``.
         cause: the last error; by default that of the last attempt.
+        note: what else is known, to follow the attempts.
     """
     if cause is None and attempts:
         cause = attempts[-1].error
     kind = SendTimeoutError if deadline_passed else SendFailedError
-    text = describe_failure(attempts, elapsed, cause=cause)
+    text = describe_failure(attempts, elapsed, cause=cause, note=note)
     error = kind(text, attempts=attempts, outcome=worst_outcome(attempts))
     error.__cause__ = cause
     return error
