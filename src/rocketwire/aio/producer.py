@@ -8,9 +8,11 @@ import logging
 import weakref
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from rocketwire.aio.awaited_send import AwaitedSend
 from rocketwire.aio.checking import (
     Checker,
     LoopDesk,
@@ -19,13 +21,13 @@ from rocketwire.aio.checking import (
     is_coroutine_function,
 )
 from rocketwire.aio.client import AsyncClient
+from rocketwire.aio.compressing import CompressFirst, Compressor
 from rocketwire.aio.delivery import Delivery
 from rocketwire.aio.driver import Awaited
 from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.aio.submit import BatchSubmitter, Messages, SingleSubmitter
 from rocketwire.aio.surround import surround
 from rocketwire.aio.transaction import AsyncTransaction
-from rocketwire.aio.waiter import SendWaiter
 from rocketwire.config import ProducerConfig
 from rocketwire.core.admin.topics import create_topic
 from rocketwire.core.faults.selection import RoundRobinCounter, Selector
@@ -53,34 +55,6 @@ if TYPE_CHECKING:
     from rocketwire.options import ProducerOptions
 
 _log = logging.getLogger("rocketwire.producer")
-
-
-class AwaitedSend(SendWaiter):
-    """A send whose caller awaits its ``future``."""
-
-    __slots__ = ("future",)
-
-    def __init__(self, attempt: SendAttempt, future: asyncio.Future[SendResult]) -> None:
-        # What SendWaiter.__init__ does: a call of it costs as much as all these stores together.
-        self.attempt = attempt
-        self.connection = None
-        self.issued = 0.0
-        self.is_over = False
-        self._run = None
-        self.future = future
-
-    def settled(self, result: SendResult | None, error: Exception | None) -> None:
-        """Wake the caller."""
-        if not self.future.done():
-            if error is not None:
-                self.future.set_exception(error)
-            else:
-                self.future.set_result(cast("SendResult", result))
-
-    def stored(self) -> None:
-        """Wake the caller."""
-        if not self.future.done():
-            self.future.set_result(self.read_result())
 
 
 @lists_settings(ProducerConfig)
@@ -130,6 +104,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             self._driver.loop, config.max_in_flight, config.max_in_flight_bytes
         )
         self._burst = 0
+        self._compressor = Compressor(self._sender.encoder, self._driver.loop, in_flight)
         self._submitter = (
             SingleSubmitter(self._sender, self._driver, in_flight)
             if config.auto_batch is None
@@ -236,7 +211,13 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
         driver, in_flight = self._driver, self._in_flight
-        attempt = self._sender.start(message, SendMode.ASYNC, queue, selector, argument, timeout)
+        start = self._sender.start
+        try:
+            attempt = start(message, SendMode.ASYNC, queue, selector, argument, timeout)
+        except CompressFirst:
+            await self._compressor.prepare(cast("Message", message))
+            self._check_loop()
+            attempt = start(message, SendMode.ASYNC, queue, selector, argument, timeout)
         waiter = AwaitedSend(attempt, driver.loop.create_future())
         waiter.begin(driver)
         in_flight.awaited += 1
@@ -270,7 +251,12 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._burst >= SingleSubmitter.burst:
             await self._take_turns()
         sender, driver = self._sender, self._driver
-        attempt = sender.start(message, SendMode.ONEWAY, queue, selector, argument, timeout)
+        try:
+            attempt = sender.start(message, SendMode.ONEWAY, queue, selector, argument, timeout)
+        except CompressFirst:
+            await self._compressor.prepare(cast("Message", message))
+            self._check_loop()
+            attempt = sender.start(message, SendMode.ONEWAY, queue, selector, argument, timeout)
         if not driver.write_oneway(attempt):
             await Awaited(driver, sender.oneway(attempt))
 
@@ -297,9 +283,14 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
         self._burst += 1
-        if self._burst >= self._submitter.burst:  # now, because this may be cancelled
-            await self._take_turns()
-        delivery = self._submitter.submit(message, queue, selector, argument, timeout)
+        try:
+            if self._burst >= self._submitter.burst:  # now, because this may be cancelled
+                self._compressor.check_line()
+                await self._take_turns()
+            delivery = self._submitter.submit(message, queue, selector, argument, timeout)
+        except CompressFirst:
+            again = partial(self._submitter.submit, message, queue, selector, argument, timeout)
+            delivery = await self._compressor.in_turn(self, cast("Message", message), again)
         if delivery is None:
             delivery = await self._submit_later(message, queue, selector, argument, timeout)
         if on_success is not None or on_error is not None:
@@ -357,6 +348,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         try:
             while many.check():  # noqa: ASYNC110 - in pieces, so that the loop is not kept
                 await asyncio.sleep(0)
+            await self._compressor.prepare_all(many.messages)
             streams = await driver.run(many.streams())
             ends = [driver.run(many.run(stream)) for stream in streams]
             for end in await asyncio.gather(*ends, return_exceptions=True):
@@ -365,6 +357,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         finally:
             in_flight.awaited -= 1
             in_flight.look_around()
+            self._compressor.forget(many.messages)
         return many.finish(return_errors=return_errors)
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in Producer

@@ -36,6 +36,10 @@ _HIGH_DIGITS: Final = [b"%02X" % number for number in range(256)]
 _LOW_DIGITS: Final = [b"%02X" % number + ID_END for number in range(256)]
 
 
+class CompressFirst(Exception):  # noqa: N818 - no error: told to who can do it elsewhere
+    """A body is to be compressed elsewhere (``Encoder.prepared``) before its send begins."""
+
+
 class Encoder:
     """Gives attempts their content, by a producer's settings.
 
@@ -49,7 +53,7 @@ class Encoder:
 
     __slots__ = (
         "_clock", "_compress_over", "_compression", "_ids", "_keeps", "_level", "_max_size",
-        "_moment", "_namespace", "_next_number", "_wall", "item_overhead",
+        "_moment", "_namespace", "_next_number", "_wall", "item_overhead", "may_compress", "prepared",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +75,10 @@ class Encoder:
         self._compression = config.compression
         self._level = config.compress_level
         self._namespace = namespace_field(config.namespace)
+        #: Whether so many bytes may be compressed here and now; None: always.
+        self.may_compress: Callable[[int], bool] | None = None
+        #: Bodies that were compressed beforehand, by the number of the object.
+        self.prepared: dict[int, tuple[bytes, bytes, int]] = {}
         #: Bytes of a message in a batch beyond its body and its fields.
         self.item_overhead = ITEM_OVERHEAD + len(ID_NAME) + len(ids.prefix) + 12 + len(ID_END)
         #: The millisecond of birth, how ids made in it begin, and until when it surely lasts.
@@ -101,9 +109,23 @@ class Encoder:
             attempt.body = message.body
             attempt.system_flag = 0
         else:
-            attempt.body, attempt.system_flag = compress(
-                message.body, self._compression, self._level
-            )
+            attempt.body, attempt.system_flag = self._compressed(message.body)
+
+    def _compressed(self, body: bytes) -> tuple[bytes, int]:
+        found = self.prepared.pop(id(body), None) if self.prepared else None
+        if found is not None:
+            return found[1:]
+        if self.may_compress is not None and not self.may_compress(len(body)):
+            raise CompressFirst
+        return self.compress(body)
+
+    def compress(self, body: bytes) -> tuple[bytes, int]:
+        """A body as it travels, and its system flags. From any thread."""
+        return compress(body, self._compression, self._level)
+
+    def is_compressed(self, message: Message) -> bool:
+        """Whether a message travels compressed, if it travels alone."""
+        return len(message.body) >= self._compress_over
 
     def _look_at_clock(self, now: float) -> tuple[bytes, bytes]:
         """The present moment, kept for as long as the time of day has the same millisecond.

@@ -118,7 +118,7 @@ def request(
         instance.heartbeat_wake_up.wake()
         yield from wait(known, began + timeout / 2)
     left = max(deadline - instance.clock(), 0.001)
-    attempt = sender.start(message, mode, timeout=left)
+    attempt = sender.start_here(message, mode, timeout=left)
     correlation_id = id_of(attempt.properties)
     attempt.properties += request_fields(correlation_id, instance.client_id, timeout)
     expected = instance.replies.expect(correlation_id)

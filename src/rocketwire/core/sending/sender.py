@@ -151,6 +151,21 @@ class Sender:
             self._begin(attempt, now)
         return attempt
 
+    def start_here(
+        self,
+        message: Message | Sequence[Message],
+        mode: SendMode,
+        *,
+        timeout: float | str | None = None,
+    ) -> SendAttempt:
+        """As ``start``, from inside an operation, which can't wait for a thread that compresses."""
+        encoder = self.encoder
+        asked, encoder.may_compress = encoder.may_compress, None
+        try:
+            return self.start(message, mode, timeout=timeout)
+        finally:
+            encoder.may_compress = asked
+
     def checked(self, message: Message | Sequence[Message]) -> Sequence[Message]:
         """The messages that a caller gave, if they can be one request.
 
@@ -212,7 +227,11 @@ class Sender:
         """
         attempt = self._blank(timeout, queue)
         if len(messages) == 1:
-            self.encoder.single(attempt, messages[0], attempt.began)
+            asked, self.encoder.may_compress = self.encoder.may_compress, None
+            try:
+                self.encoder.single(attempt, messages[0], attempt.began)
+            finally:
+                self.encoder.may_compress = asked
         else:
             self.encoder.joined(attempt, messages, fields)
         if slots:
@@ -425,7 +444,7 @@ class Sender:
         timeout: float | None = None,
     ) -> Op[SendResult]:
         """Send a message from inside another operation."""
-        return (yield from self.operation(self.start(message, mode, timeout=timeout)))
+        return (yield from self.operation(self.start_here(message, mode, timeout=timeout)))
 
 
 def _unused(argument: object) -> InvalidMessageError:

@@ -133,7 +133,7 @@ class TransactionSteps:
         if self._attempt is not None:
             raise TransactionError("a transaction begins once: make a new one", self._state)
         sender = self._sender
-        attempt = self._attempt = sender.start(self._message, mode, timeout=self._timeout)
+        attempt = self._attempt = sender.start_here(self._message, mode, timeout=self._timeout)
         attempt.properties += half_fields(sender.group)
         if len(attempt.properties) > MAX_PROPERTIES_BYTES:
             sender.start_over(attempt)

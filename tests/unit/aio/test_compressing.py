@@ -1,0 +1,139 @@
+"""Large bodies are compressed on other threads; order and outcomes stay as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rocketwire import AsyncProducer, AsyncReader, Message, SendStatus
+from rocketwire.embedded import EmbeddedCluster
+from rocketwire.wire import compression
+
+TOPIC = "orders"
+LARGE = b"large " * 40_000
+MEDIUM = b"medium " * 8_000
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(brokers=1) as running:
+        running.create_topic(TOPIC, queues=1)
+        yield running
+
+
+@pytest.fixture
+def compressed_on(monkeypatch) -> list[tuple[int, str]]:
+    """Sizes, and the threads on which bodies of them were compressed."""
+    found: list[tuple[int, str]] = []
+    usual = zlib.compress
+
+    class Watched:
+        @staticmethod
+        def compress(body: bytes, *rest: Any) -> bytes:
+            found.append((len(body), threading.current_thread().name))
+            return usual(body, *rest)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(zlib, name)
+
+    monkeypatch.setattr(compression, "zlib", Watched())
+    return found
+
+
+async def bodies(cluster: EmbeddedCluster) -> list[bytes]:
+    async with AsyncReader(cluster.name_server) as reader:
+        return [message.body async for message in reader.read(TOPIC)]
+
+
+@pytest.mark.parametrize("form", ["send", "submit", "send_oneway", "send_many", "keyed"])
+def test_a_large_body_is_never_compressed_on_the_loop(cluster, compressed_on, form) -> None:
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server) as producer:
+            message = Message(TOPIC, LARGE, sharding_key="k" if form == "keyed" else None)
+            if form in ("submit", "keyed"):
+                assert (await (await producer.submit(message))).status is SendStatus.OK
+            elif form == "send_many":
+                assert len(await producer.send_many([message, Message(TOPIC, b"small")])) == 2
+            else:
+                await getattr(producer, form)(message)
+                await producer.send(Message(TOPIC, b"behind"))
+            assert producer._sender.encoder.prepared == {}
+        assert LARGE in await bodies(cluster)
+
+    asyncio.run(main())
+    assert [size for size, _ in compressed_on] == [len(LARGE)]
+    assert all(name.startswith("rocketwire-compress") for _, name in compressed_on)
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+def test_submits_stay_in_order_behind_one_that_is_compressed(cluster, auto_batch) -> None:
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server, auto_batch=auto_batch) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            wanted = [LARGE + b"0", b"1", b"2", LARGE + b"3", b"4", MEDIUM + b"5", b"6"]
+            messages = [Message(TOPIC, body, sharding_key="k") for body in wanted]
+            deliveries = await asyncio.gather(*[producer.submit(m) for m in messages])
+            assert [(await d).status for d in deliveries] == [SendStatus.OK] * 7
+        assert (await bodies(cluster))[1:] == wanted
+
+    asyncio.run(main())
+
+
+def test_the_loop_compresses_little_in_one_tick(cluster, compressed_on) -> None:
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            sends = [producer.send(Message(TOPIC, MEDIUM)) for _ in range(20)]
+            await asyncio.gather(*sends)
+        assert (await bodies(cluster)).count(MEDIUM) == 20
+
+    asyncio.run(main())
+    here = sum(size for size, name in compressed_on if not name.startswith("rocketwire-compress"))
+    assert 0 < here <= 256 * 1024
+    assert len(compressed_on) == 20
+
+
+def test_a_submit_that_is_cancelled_while_it_is_compressed_lets_the_others_go(cluster) -> None:
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            large = asyncio.ensure_future(producer.submit(Message(TOPIC, LARGE)))
+            small = asyncio.ensure_future(producer.submit(Message(TOPIC, b"small")))
+            await asyncio.sleep(0)
+            large.cancel()
+            assert (await (await small)).status is SendStatus.OK
+            await producer.flush()
+            assert producer.stats().in_flight == 0
+            assert (await producer.send(Message(TOPIC, LARGE))).status is SendStatus.OK
+
+    asyncio.run(main())
+
+
+def test_a_shutdown_waits_for_what_is_being_compressed(cluster) -> None:
+    async def main() -> None:
+        producer = await AsyncProducer(cluster.name_server).start()
+        await producer.send(Message(TOPIC, b"first"))
+        sending = asyncio.ensure_future(producer.send_many([Message(TOPIC, LARGE)]))
+        await asyncio.sleep(0)
+        await producer.shutdown()
+        assert len(await sending) == 1
+        assert LARGE in await bodies(cluster)
+
+    asyncio.run(main())
+
+
+def test_a_transaction_of_a_large_message_is_sent(cluster) -> None:
+    async def main() -> None:
+        async with (
+            AsyncProducer(cluster.name_server, group="t") as producer,
+            producer.transaction(Message(TOPIC, LARGE)) as transaction,
+        ):
+            await transaction.commit()
+        assert LARGE in await bodies(cluster)
+
+    asyncio.run(main())
