@@ -130,10 +130,10 @@ class _Scrape:
             add("rocketwire_cluster_broker_up", broker.error is None, *labels)
             if broker.version:
                 add("rocketwire_cluster_broker_info", 1, *labels, broker.version)
-            for name, key in _RUNTIME.items():
-                value = _number(broker, key)
-                if value is not None:
-                    add(f"rocketwire_cluster_broker_{name}", value, *labels)
+            for name, keys in _RUNTIME.items():
+                found = [value for key in keys if (value := _number(broker, key)) is not None]
+                if found:
+                    add(f"rocketwire_cluster_broker_{name}", found[0], *labels)
 
     def _topics(self) -> None:
         topics = self._admin.topics()
@@ -176,11 +176,11 @@ class _Scrape:
             add("rocketwire_cluster_group_delay_seconds", age, group.name, topic)
 
 
-#: Our names for what brokers say of themselves, by Java's names.
+#: Our names for what brokers say of themselves, by Java's names, of which one was misspelt.
 _RUNTIME: Final = {
-    "put_rate": "putTps",
-    "get_rate": "getTransferredTps",
-    "disk_used_ratio": "commitLogDiskRatio",
+    "put_rate": ("putTps",),
+    "get_rate": ("getTransferredTps", "getTransferedTps"),
+    "disk_used_ratio": ("commitLogDiskRatio",),
 }
 
 
