@@ -15,7 +15,7 @@ OLDEST_PYSPARK ?= 4.0.1
 help:
 	@echo "make demo    set everything up and run the whole story on an embedded cluster"
 	@echo "make test    set everything up and run the tests"
-	@echo "make test-full   the tests, every moment of a send, and Spark on the oldest PySpark"
+	@echo "make test-full   the tests, every moment of a send, 10,000 transactions, and Spark on the oldest PySpark"
 	@echo "make check   linters, types, import rules"
 	@echo "make bench   speed, as ratios in one run"
 	@echo "make docs    build the documentation into site/"
@@ -39,6 +39,7 @@ test: $(STAMP)
 test-full: test
 	@ROCKETWIRE_EVERY_MOMENT=1 $(BIN)/python -m pytest -q --timeout=3600 tests/unit/sync/test_any_moment.py
 	@ROCKETWIRE_REPLICAS=1 $(BIN)/python -m pytest -q --timeout=3600 tests/real/test_replicas.py
+	@ROCKETWIRE_TRANSACTIONS=10000 $(BIN)/python -m pytest -q --timeout=3600 tests/real/test_many_transactions.py
 	@$(BIN)/python tools/try_spark.py --pyspark $(OLDEST_PYSPARK)
 
 # Runs all tests and, if they pass, records their numbers for the README's table of releases.
