@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.11")'
 	@echo "Setting up $(VENV): downloads about 600 MB once (PySpark and Java are the largest), takes a few minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[dev,docs]'
+	@$(BIN)/python tools/install_quietly.py -c constraints.txt -e '.[dev,docs]'
 	@touch $(STAMP)
 
 demo: $(STAMP)

@@ -106,17 +106,30 @@ class Browser:
     def open(
         self, address: str, *, width: int = 1300, height: int = 900, dark: bool = False
     ) -> None:
-        """Open a page in a window of that size, and wait until it is loaded."""
+        """Open a page in a window of that size, and wait until it is loaded.
+
+        Raises:
+            RuntimeError: there is no such page.
+        """
+        # A page may have kept the colours that another one was shown in, and would keep the new
+        # ones as soon as they are set: so it goes first.
+        self.evaluate("try { localStorage.clear() } catch (error) {}")
+        self._go("about:blank")
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        # A page may have kept the colours that another one was shown in.
-        self.evaluate("try { localStorage.clear() } catch (error) {}")
-        self.call("Page.navigate", url=address)
-        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+        self._go(address)
+
+    def _go(self, address: str) -> None:
+        answer = self.call("Page.navigate", url=address)
+        if answer.get("errorText"):
+            raise RuntimeError(f"{address}: {answer['errorText']}")
+        self.wait_for(
+            f"document.readyState === 'complete' && location.href === {json.dumps(address)}"
+        )
 
     def evaluate(self, script: str) -> Any:
         """The value of an expression in the page."""
