@@ -63,7 +63,7 @@ def _only(effect: Any) -> Op[Any]:
 
 
 def run_without_index(run: Callable[[Op[Any]], Any], operation: Op[Any]) -> Any:
-    """Run an operation to which brokers answer that their index knows nothing; it does not wait."""
+    """Run an operation to which brokers answer that their index knows nothing."""
     answer: Any = None
     while True:
         try:
@@ -71,7 +71,7 @@ def run_without_index(run: Callable[[Op[Any]], Any], operation: Op[Any]) -> Any:
         except StopIteration as end:
             return end.value
         if isinstance(effect, Sleep):
-            answer = None
+            answer = run(_only(effect))
         elif isinstance(effect, InvokeAll) and _asks_index(effect):
             nothing = Command(ResponseCode.QUERY_NOT_FOUND, remark="no", flag=RESPONSE)
             answer = [reply_from(nothing) for _ in effect.invokes]

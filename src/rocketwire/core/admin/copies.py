@@ -33,6 +33,9 @@ _AT_ONCE: Final = 64
 #: How often, and how far apart, a copy is looked for whose send got no answer.
 _LOOKS: Final = 6
 _PAUSE: Final = 0.5
+#: The first pause before brokers are asked again for what they have stored, and the last moment.
+_FIRST_PAUSE: Final = 0.01
+_PATIENCE: Final = 3.0
 #: Clocks of brokers differ; what was stored that much before an original is looked at, too.
 _SLACK: Final = 3600.0
 _MOST_FOUND: Final = 32
@@ -121,6 +124,32 @@ def find_copies(
                 if broker_property(message, copy.name) == copy.mark:
                     found.setdefault(copy.mark, message)
     return found
+
+
+def find_soon(
+    instance: Instance,
+    outcomes: Iterable[CopyOutcome],
+    brokers: Mapping[str, str],
+    since: float,
+) -> Op[MarkedCopy | None]:
+    """Wait until brokers find what they have just stored; a copy that they do not find, if any.
+
+    Their index follows the log, as a rule within milliseconds. Who repeats the work then must not
+    look too early, so nothing is told to be sent before it can be found.
+
+    Raises:
+        RocketMQError: a broker could not be asked.
+    """
+    left = [outcome.copy for outcome in outcomes if outcome.status == "sent"]
+    pause, end = _FIRST_PAUSE, instance.clock() + _PATIENCE
+    while left:
+        found = yield from find_copies(instance, left, brokers, since)
+        left = [copy for copy in left if copy.mark not in found]
+        if not left or instance.clock() >= end:
+            break
+        yield from sleep(instance.clock() + pause)
+        pause = min(pause * 2, _PAUSE)
+    return left[0] if left else None
 
 
 def look_up(

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 from rocketwire.admin_values import DeadLetter, Redriven
-from rocketwire.core.admin.copies import CopyOutcome, MarkedCopy, deliver, look_up, read_found
+from rocketwire.core.admin.copies import (
+    CopyOutcome,
+    MarkedCopy,
+    deliver,
+    find_soon,
+    look_up,
+    read_found,
+)
 from rocketwire.core.effects import Op, invoke_all, sleep
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import fetch_route, masters
@@ -71,14 +79,21 @@ def redrive(
     else:
         copy, brokers = yield from _to_topic(instance, letter, to, deadline)
     since = letter.message.stored_at.timestamp()
-    known = yield from _find_anywhere(instance, letter, copy, brokers, reader, timeout)
+    has_index = yield from _has_index(instance, letter, timeout)
+    known = None
+    if not has_index:
+        known = yield from _find_anywhere(instance, letter, copy, brokers, reader, timeout)
     if known is not None:
         where = copy.queue._replace(broker=known.queue.broker, id=known.queue.id)
         return Redriven(letter, is_new=False, queue=where, offset=known.offset)
     # Who may read as a group may send to its retry topic, in its name: so brokers check it.
     sender = letter.group if to is None else reader
     (outcome,) = yield from deliver(instance, [copy], brokers, group=sender, since=since)
-    return (yield from _checked(instance, letter, outcome, timeout))
+    done = yield from _checked(instance, letter, outcome, timeout)
+    if has_index:
+        with contextlib.suppress(RocketMQError):  # it is sent, whatever becomes of the look
+            yield from find_soon(instance, [outcome], brokers, since)
+    return done
 
 
 def _copy(letter: DeadLetter, queue: MessageQueue, *, keeps_origin: bool) -> MarkedCopy:
@@ -133,13 +148,7 @@ def _find_anywhere(
     reader: str,
     timeout: float,
 ) -> Op[StoredMessage | None]:
-    """The copy where an index can't be trusted: by reading what came since the dead letter.
-
-    The index of the dead letter's broker must know the dead letter itself. If it does not, it is
-    switched off, or has been lost, and would know of no copy either.
-    """
-    if (yield from _has_index(instance, letter, timeout)):
-        return None
+    """The copy where no index can be asked: by reading what came since the dead letter."""
     deadline = instance.clock() + timeout
     route = yield from fetch_route(
         instance, with_namespace(copy.queue.topic, instance.config.namespace), deadline
@@ -159,6 +168,10 @@ def _find_anywhere(
 
 
 def _has_index(instance: Instance, letter: DeadLetter, timeout: float) -> Op[bool]:
+    """Whether the dead letter's broker knows the dead letter by its id.
+
+    If it does not, its index is switched off, or was lost, and would know of no copy either.
+    """
     message = letter.message
     known = yield from masters(instance, instance.clock() + timeout)
     broker = message.queue.broker

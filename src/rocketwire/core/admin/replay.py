@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rocketwire.admin_values import Replayed
-from rocketwire.core.admin.copies import CopyOutcome, MarkedCopy, deliver, find_copies
-from rocketwire.core.effects import Op, sleep
+from rocketwire.core.admin.copies import CopyOutcome, MarkedCopy, deliver, find_soon
+from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import fetch_route
 from rocketwire.core.naming import with_namespace
@@ -24,9 +24,6 @@ from rocketwire.wire.message_copy import copy_of
 from rocketwire.wire.properties import NAME_END, VALUE_END, Property
 from rocketwire.wire.route import publish_queues
 
-#: How often, and how far apart, brokers are asked for the first copies that they stored.
-_LOOKS: Final = 10
-_PAUSE: Final = 0.3
 _LARGEST_BATCH: Final = 1024
 #: What a broker would act on, or what belongs to the original alone.
 _NOT_COPIED: Final = (Property.RETRY_TOPIC, Property.ORIGIN_MESSAGE_ID, Property.DEAD_LETTER)
@@ -80,7 +77,6 @@ class Replay:
         self._timeout = timeout
         self._queues: list[MessageQueue] = []
         self._brokers: dict[str, str] = {}
-        self._is_checked = False
 
     def begin(self) -> Op[None]:
         """Find the topic.
@@ -119,8 +115,7 @@ class Replay:
             since=since,
             in_order=self._keep_order,
         )
-        if not self._is_checked:
-            yield from self._check_index(outcomes, since)
+        yield from self._check_index(outcomes, since)
         return [
             Replayed(message, o.status, o.queue, o.offset, o.error)
             for message, o in zip(messages, outcomes, strict=True)
@@ -156,15 +151,9 @@ class Replay:
         Raises:
             RouteError: brokers do not find what they have just stored.
         """
-        sent = [outcome.copy for outcome in outcomes if outcome.status == "sent"]
-        found: dict[str, StoredMessage] = {}
-        for _ in range(_LOOKS):
-            found = yield from find_copies(self._instance, sent, self._brokers, since)
-            if len(found) == len(sent):
-                self._is_checked = self._is_checked or bool(sent)
-                return
-            yield from sleep(self._instance.clock() + _PAUSE)
-        lost = next(copy for copy in sent if copy.mark not in found)
+        lost = yield from find_soon(self._instance, outcomes, self._brokers, since)
+        if lost is None:
+            return
         raise RouteError(
             f"{lost.queue.broker} does not find {lost.message_id}, which it has just stored in "
             f"{self._into}: its index is off or far behind, and a repeat would send all again; set "
