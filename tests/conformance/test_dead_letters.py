@@ -234,6 +234,8 @@ def test_a_dead_letter_may_go_to_another_topic(target, producer, admin):
     sent = producer.send(Message(topic, "x" * 5000, sharding_key="k", tags="t"))
     kill_messages(target, topic, group, 1)
     (letter,) = listed(admin, group, 1)
+    # Both brokers tell the name server of a new topic a little after they have made it.
+    eventually(lambda: has_queues(target, into, 8))
     done = admin.redrive(letter, to=into)
     assert done.is_new
     assert not admin.redrive(letter, to=into).is_new
@@ -243,6 +245,11 @@ def test_a_dead_letter_may_go_to_another_topic(target, producer, admin):
     assert [(m.text, m.tags, m.message_id) for m in found] == [("x" * 5000, "t", sent.message_id)]
     with pytest.raises(TopicNotFoundError, match="topic create"):
         admin.redrive(letter, to="no-such-topic")
+
+
+def has_queues(target: Any, topic: str, count: int) -> bool:
+    with Reader(target.name_server) as reader:
+        return len(reader.queues(topic)) == count
 
 
 def test_purging_hides_what_is_there_and_deletes_nothing(target, producer, admin):
