@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.members import LIMIT, TAKERS, eventually, unique_group
-from tests.conformance.test_control import MOMENT, one_queue, own, send
+from tests.conformance.test_control import MOMENT, not_the_broker, one_queue, own, send
 
 from rocketwire import (
     AsyncConsumer,
@@ -88,6 +88,7 @@ def test_a_delivery_may_be_acknowledged_after_the_loop_and_leaving_commits_it(
 
 
 def test_breaking_out_of_the_loop_and_going_on_later_gives_the_next(target, producer, taker):
+    not_the_broker(target)
     topic, queue = one_queue(target, producer)
     group, seen = unique_group(), []
     send(producer, queue, *"abc")
@@ -136,6 +137,7 @@ def test_a_delivery_that_is_retried_comes_again(target, producer, taker, ordered
 
 
 def test_in_an_ordered_group_the_next_comes_when_the_one_before_is_decided(target, producer, taker):
+    not_the_broker(target)
     topic, queue = one_queue(target, producer)
     one = taker(unique_group(), topic, ordered=True)
     own(one, queue)
@@ -191,6 +193,7 @@ def dead_letters(target, group: str) -> list[Any]:
 
 
 def test_a_decision_holds_and_another_is_refused(target, producer, taker):
+    not_the_broker(target)
     topic, queue = one_queue(target, producer)
     one = taker(unique_group(), topic)
     own(one, queue)
@@ -277,8 +280,7 @@ def test_acknowledging_after_a_seek_says_so_and_the_message_comes_again(target, 
 
 
 def test_an_open_delivery_is_reported_and_not_taken_away(target, producer, taker, caplog):
-    if not target.is_embedded:
-        pytest.skip("the broker has no part in it")
+    not_the_broker(target)
     topic, queue = one_queue(target, producer)
     one = taker(unique_group(), topic, handler_timeout=0.2)
     send(producer, queue, "a")
@@ -293,6 +295,7 @@ def test_an_open_delivery_is_reported_and_not_taken_away(target, producer, taker
 def test_broadcasting_members_acknowledge_and_have_no_dead_letters(
     target, producer, taker, tmp_path
 ):
+    not_the_broker(target)
     topic, queue = one_queue(target, producer)
     one = taker(unique_group(), topic, broadcast=True, offsets_folder=str(tmp_path))
     own(one, queue)
@@ -315,6 +318,7 @@ def test_lists_and_deliveries_do_not_go_together():
 
 
 def test_threads_acknowledge_while_the_loop_goes_on(target, producer):
+    not_the_broker(target)
     topic, group = target.topic(2), unique_group()
     bodies = {str(i) for i in range(200)}
     for number, queue in enumerate(sorted(producer.publish_queues(topic))):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.members import TAKERS, eventually, unique_group
-from tests.conformance.test_control import one_queue, own, send
+from tests.conformance.test_control import not_the_broker, one_queue, own, send
 from tests.real.frames import ask
 
 from rocketwire import Retry
@@ -72,6 +72,7 @@ def test_the_handler_runs_and_the_operator_gets_javas_words(target, producer, me
 
 
 def test_a_list_handler_gets_a_list_of_one(target, producer, member):
+    not_the_broker(target)
     topic, queue = one_queue(target, producer)
     group, seen = unique_group(), []
     one = member(group, topic, batch=8, handler=lambda given: seen.append([m.text for m in given]))
@@ -84,6 +85,7 @@ def test_a_list_handler_gets_a_list_of_one(target, producer, member):
 
 
 def test_while_handlers_hang_an_operator_still_gets_an_answer(target, producer, member):
+    not_the_broker(target)
     if member.kind == "asyncio":
         pytest.skip("a loop that hangs answers nothing")
     topic, queue = one_queue(target, producer)
@@ -105,6 +107,7 @@ def test_while_handlers_hang_an_operator_still_gets_an_answer(target, producer, 
 
 @pytest.mark.parametrize("kind", list(TAKERS))
 def test_a_member_without_a_handler_says_so(target, producer, kind):
+    not_the_broker(target)
     topic, queue = one_queue(target, producer)
     group = unique_group()
     one = TAKERS[kind](target.name_server, group, topic, start="earliest").start()
