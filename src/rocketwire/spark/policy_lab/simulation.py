@@ -25,7 +25,7 @@ FAULTS: Final = ("slow:0.3@broker-1", "weak:0.3@all", "flap:2@broker-1")
 #: Sends a second and core of the simulation, below what is measured: what an estimate is made of.
 SPEED: Final = 12_000
 #: What a producer takes for each broker that it knows, and for itself, in bytes.
-_PER_BROKER: Final = 2_700
+_PER_BROKER: Final = 2_900
 _PER_PRODUCER: Final = 40_000
 _MOST_MEMORY: Final = 4_000_000_000
 #: A policy does harm where failures or lost time are above those without any by this factor.
