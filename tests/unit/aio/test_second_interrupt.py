@@ -6,8 +6,14 @@ It used to raise ``KeyboardInterrupt`` there. In ``call_soon`` that lost the wak
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import subprocess
 import sys
+
+import pytest
+
+from rocketwire.aio.interrupts import answer_interrupts
 
 #: Presses Ctrl-C, and again when so many opcodes were run after it was said what is waited for.
 PROGRAM = """
@@ -84,3 +90,41 @@ def test_a_second_ctrl_c_at_any_opcode_gives_handlers_up():
             process.kill()
             out, errors = process.communicate()
         assert [int(line) for line in out.split()] == points, errors
+
+
+@pytest.fixture
+def hearing():
+    """Ctrl-C as Python has it, wherever the tests run."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_the_first_ctrl_c_is_the_runners_the_second_ours_and_the_third_is_raised(hearing):
+    heard: list[str] = []
+
+    async def main() -> None:
+        theirs = signal.getsignal(signal.SIGINT)
+        with answer_interrupts(lambda: heard.append("ours")):
+            signal.raise_signal(signal.SIGINT)  # nobody had pressed before: the task is cancelled
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.sleep(10)
+            assert heard == []
+            signal.raise_signal(signal.SIGINT)
+            assert heard == ["ours"]
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is theirs
+
+    asyncio.run(main())
+    assert heard == ["ours"]
+
+
+def test_a_handler_of_the_program_stays(hearing):
+    def own(*_: object) -> None:
+        """A program's way."""
+
+    signal.signal(signal.SIGINT, own)
+    with answer_interrupts(lambda: pytest.fail("it is the program's")):
+        assert signal.getsignal(signal.SIGINT) is own
+        signal.raise_signal(signal.SIGINT)
