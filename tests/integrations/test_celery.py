@@ -18,7 +18,7 @@ from celery import Celery
 from kombu import Connection, Exchange, Queue
 
 import rocketwire.integrations.celery
-from rocketwire import Admin, ConfigError
+from rocketwire import Admin, ConfigError, Message, Producer
 from rocketwire.embedded import EmbeddedCluster
 
 HERE = Path(__file__).parent
@@ -289,6 +289,21 @@ def test_exchanges_route_to_mailboxes(connection):
         return {kind: sorted(got) for kind, got in heard.items()} == expected
 
     wait_for(done, 10, f"{heard}")
+
+
+@pytest.mark.parametrize("body", [b"hello", b"[1]", b'{"body": 1}', b"\xff", b'{"properties": 7}'])
+def test_what_kombu_did_not_write_stops_no_queue(cluster, connection, body, caplog):
+    prefix = connection.transport_options["topic_prefix"]
+    with connection.SimpleQueue("jobs") as jobs:
+        with Producer(cluster.name_server) as producer:
+            strange = producer.send(Message(f"{prefix}jobs", body))
+        jobs.put("fine")
+        message = jobs.get(timeout=10)
+        assert message.payload == "fine"
+        message.ack()
+        with contextlib.suppress(jobs.Empty):
+            jobs.get(timeout=0.2)
+    assert strange.message_id in caplog.text
 
 
 def test_a_timed_message_waits_on_the_broker(cluster, connection):

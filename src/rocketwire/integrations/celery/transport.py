@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import uuid
 from collections import deque
@@ -27,12 +28,30 @@ from rocketwire.integrations.celery.mailboxes import MAILBOXES, Mailbox, Source,
 from rocketwire.integrations.celery.settings import Clients, Settings
 from rocketwire.integrations.celery.topic_names import topic_name
 
+_log: Final = logging.getLogger("rocketwire.celery")
+
 #: Seconds for which a channel waits for tasks before others have their turn.
 _TURN: Final = 0.5
 _MOST_AT_ONCE: Final = 32
 #: Exchanges need little: one queue on each broker.
 _EXCHANGE_QUEUES: Final = 1
 _KEY: Final = re.compile(r"[\w.:@/-]{1,200}", re.ASCII)
+
+
+def _decoded(message: StoredMessage) -> dict[str, Any] | None:
+    """What kombu wrote; None, and a line in the log, for what it did not."""
+    try:
+        payload: dict[str, Any] = json.loads(message.body)
+        payload["properties"].setdefault("delivery_info", {})["redelivered"] = False
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        _log.error(
+            "message %s of topic %s is dropped, kombu did not write it: %r",
+            message.message_id,
+            message.topic,
+            error,
+        )
+        return None
+    return payload
 
 
 class QoS(virtual.QoS):
@@ -244,8 +263,9 @@ class Channel(virtual.Channel):
         for queue in queues:
             mailbox = self._mailbox(queue)
             message = mailbox.take(self.clients.reader) if mailbox is not None else None
-            if message is not None:
-                self._ready.append((queue, self._payload(message)))
+            payload = None if message is None else self._payload(message)
+            if payload is not None:
+                self._ready.append((queue, payload))
 
     def _receive(self, queues: list[str], wait: float) -> None:
         by_topic = {self._topic(q): q for q in queues if self._mailbox(q) is None}
@@ -253,7 +273,9 @@ class Channel(virtual.Channel):
         count = _MOST_AT_ONCE if room is None else room
         if by_topic and count:
             for message in self.intake.receive(by_topic, count, wait):
-                self._ready.append((by_topic[message.topic], self._payload(message)))
+                payload = self._payload(message)
+                if payload is not None:
+                    self._ready.append((by_topic[message.topic], payload))
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         """One message of one queue, without waiting."""
@@ -264,9 +286,10 @@ class Channel(virtual.Channel):
             found: list[Any] = [] if message is None else [message]
         else:
             found = list(self.intake.receive([self._topic(queue)], 1, 0.0))
-        if not found:
+        payload = self._payload(found[0]) if found else None
+        if payload is None:
             raise Empty
-        return self._payload(found[0])
+        return payload
 
     def basic_get(
         self,
@@ -280,15 +303,19 @@ class Channel(virtual.Channel):
             self.intake.ack(message.delivery_tag)
         return message
 
-    def _payload(self, message: StoredMessage) -> dict[str, Any]:
+    def _payload(self, message: StoredMessage) -> dict[str, Any] | None:
         """A message as kombu's dictionary, under a tag by which it can be acknowledged."""
-        payload: dict[str, Any] = json.loads(message.body)
+        payload = _decoded(message)
         tag = str(uuid.uuid4())
-        payload["properties"]["delivery_tag"] = tag
         if isinstance(message, ReceivedMessage):
-            again = message.delivery_attempt > 1
-            payload["properties"].setdefault("delivery_info", {})["redelivered"] = again
             self.intake.keep(tag, message)
+            if payload is None:
+                # It would come again for ever.
+                self.intake.ack(tag)
+        if payload is not None:
+            again = isinstance(message, ReceivedMessage) and message.delivery_attempt > 1
+            payload["properties"]["delivery_tag"] = tag
+            payload["properties"]["delivery_info"]["redelivered"] = again
         return payload
 
     # Ending
