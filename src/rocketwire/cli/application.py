@@ -55,8 +55,11 @@ class LazyCommands(TyperGroup):
         """The command of that name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
-        found = typer.main.get_command(import_module(COMMANDS[cmd_name]).app)
+        found: Any = typer.main.get_command(import_module(COMMANDS[cmd_name]).app)
         found.name = cmd_name
+        if not isinstance(getattr(found, "rich_help_panel", None), str):
+            # Those without a panel would be listed before "Start here".
+            found.rich_help_panel = "The cluster"
         return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
