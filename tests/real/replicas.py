@@ -6,6 +6,8 @@ from typing import Self
 from tests.real import settings
 from tests.real.apache import ApacheBroker, ApacheCluster
 
+from rocketwire import Message, Producer, SendStatus
+
 
 class Replicated(ApacheCluster):
     """A cluster of one broker name or more, each a synchronous master with a slave.
@@ -56,10 +58,25 @@ class Replicated(ApacheCluster):
                 slave.start()
             for slave in self.slaves:
                 self.wait_ready(slave)
+            self._wait_connected()
         except BaseException:
             self.close(keep=True)
             raise
         return self
+
+    def _wait_connected(self) -> None:
+        """Wait until every master has a slave that copies: 4.9 tries to connect every 5 s."""
+        self.create_topic("replica-check", 1)
+        with Producer(self.name_server, group="replica-check", send_timeout=20.0) as producer:
+            for queue in producer.publish_queues("replica-check"):
+                message = Message("replica-check", b"x")
+                self._await(
+                    lambda queue=queue, message=message: (
+                        producer.send(message, queue=queue).status is SendStatus.OK
+                    ),
+                    self.slave(queue.broker),
+                    60.0,
+                )
 
     def __exit__(
         self,
