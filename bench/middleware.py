@@ -18,8 +18,8 @@ from typing import Any
 
 from rocketwire import Message, MessageQueue, SendResult, SendStatus
 from rocketwire.aio.surround import SurroundedSends as AsyncSends
-from rocketwire.surrounded_handler import surround, surround_async
 from rocketwire.sync.surround import SurroundedSends
+from rocketwire.system.surrounded_handler import surround, surround_async
 from rocketwire.wire.lazy_message import messages_in
 from rocketwire.wire.stored_message import encode_record
 

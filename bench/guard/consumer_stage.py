@@ -29,8 +29,8 @@ from rocketwire.core.group.pull_loop import begin_pulling
 from rocketwire.core.reading.pull import ALL
 from rocketwire.hooks import HookSet
 from rocketwire.message import MessageQueue
-from rocketwire.registry import make_config
 from rocketwire.sync.member import Member
+from rocketwire.system.registry import make_config
 from rocketwire.wire.command import JSON, RESPONSE, Command, decode_command
 from rocketwire.wire.framing import FrameBuffer
 from rocketwire.wire.stored_message import encode_record

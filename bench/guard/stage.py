@@ -16,9 +16,10 @@ from typing import Any, cast
 
 from bench.guard.counting import uncounted
 from bench.python_acker import Server
-from rocketwire import AsyncProducer, Producer, surroundings
+from rocketwire import AsyncProducer, Producer
 from rocketwire.aio.connection import Connection as AsyncConnection
 from rocketwire.sync.connection import Connection
+from rocketwire.system import surroundings
 from rocketwire.wire.route import BrokerData, QueueData, TopicRoute
 
 TOPIC = "guard"

@@ -7,7 +7,7 @@ the way: what it raises, the caller gets.
 
 Here is what a middleware sees and how one calls the next. Who begins the chain, and what stands at
 its end, is in ``sync/surround.py`` and ``aio/surround.py`` for producers, and in
-``surrounded_handler.py`` for handlers.
+``system/surrounded_handler.py`` for handlers.
 """
 
 from __future__ import annotations

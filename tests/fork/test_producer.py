@@ -18,10 +18,11 @@ import pytest
 from tests.fork import forking
 from tests.fork.forking import Child, bodies, send_all
 
-from rocketwire import AsyncProducer, Message, Producer, Reader, registry
+from rocketwire import AsyncProducer, Message, Producer, Reader
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.errors import ClientClosedError, Outcome, SendFailedError
-from rocketwire.status import read_statuses
+from rocketwire.system import registry
+from rocketwire.system.status import read_statuses
 from rocketwire.wire.trace_record import TRACE_TOPIC, decode_trace
 
 pytestmark = [

@@ -13,9 +13,9 @@ from rocketwire.hooks import AttemptEvent, ProbeEvent, RouteEvent
 from rocketwire.message import MessageQueue
 from rocketwire.spark import LabResult, lab
 from rocketwire.spark.policy_lab.simulation import simulate
-from rocketwire.telemetry import Telemetry
+from rocketwire.system.telemetry import Telemetry
+from rocketwire.system.telemetry_lines import settings_of
 from rocketwire.telemetry_config import TelemetryConfig
-from rocketwire.telemetry_lines import settings_of
 from rocketwire.testing.simulated_cluster import Setting
 
 BEGIN = 1_760_000_000.0

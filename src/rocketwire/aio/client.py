@@ -21,7 +21,7 @@ from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.sending.broker_requests import answer
 from rocketwire.errors import ClientClosedError
-from rocketwire.registry import join_instance, leave_instance
+from rocketwire.system.registry import join_instance, leave_instance
 
 C = TypeVar("C", bound=ClientConfig)
 T = TypeVar("T")

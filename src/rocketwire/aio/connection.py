@@ -38,8 +38,8 @@ from rocketwire.errors import (
     RemoteProtocolError,
     RequestTimeoutError,
 )
-from rocketwire.socket_tuning import tune
-from rocketwire.unreachable import in_words, span, too_slow
+from rocketwire.system.socket_tuning import tune
+from rocketwire.system.unreachable import in_words, span, too_slow
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, Reply, Request
 from rocketwire.wire.framing import MAX_FRAME

@@ -36,10 +36,10 @@ from rocketwire.core.group.replying import replies_in
 from rocketwire.core.group.workload import Work
 from rocketwire.errors import ConfigError
 from rocketwire.handler_types import Given, HandlerResult
-from rocketwire.registry import make_config
 from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
-from rocketwire.surrounded_handler import surround_async
+from rocketwire.system.registry import make_config
+from rocketwire.system.surrounded_handler import surround_async
 
 if TYPE_CHECKING:
     from rocketwire.middleware import AsyncBatchMiddleware, AsyncConsumerMiddleware

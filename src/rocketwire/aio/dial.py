@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rocketwire.aio.connection import Connection
 from rocketwire.config import Tls
 from rocketwire.errors import ConfigError
-from rocketwire.name_lookup import Endpoint, Lookup, literal, look_up
 from rocketwire.setting_values import check_address
-from rocketwire.unreachable import explain, too_slow
+from rocketwire.system.name_lookup import Endpoint, Lookup, literal, look_up
+from rocketwire.system.unreachable import explain, too_slow
 
 if TYPE_CHECKING:
     import ssl

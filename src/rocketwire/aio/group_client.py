@@ -35,8 +35,8 @@ from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.hooks import HookSet
 from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
-from rocketwire.offset_file import OffsetFile
 from rocketwire.stored_message import Reply, StoredMessage
+from rocketwire.system.offset_file import OffsetFile
 
 _log = logging.getLogger("rocketwire.consumer")
 

@@ -51,7 +51,7 @@ class Links:
         self._dials: dict[Connection, asyncio.Task[None]] = {}
         self._context = None
         if config.tls is not None:
-            from rocketwire.tls import make_context
+            from rocketwire.system.tls import make_context
 
             self._context = make_context(config.tls)
 

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rocketwire.many_calls import ManyCalls
 from rocketwire.message import Message
+from rocketwire.system.many_calls import ManyCalls
 
 #: Runs the chain of a message with something else at its end.
 Begin = Callable[[Message, Callable[[Message], Awaitable[Any]]], Awaitable[Any]]

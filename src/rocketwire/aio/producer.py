@@ -45,10 +45,10 @@ from rocketwire.core.sending.stats import ProducerStats
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
-from rocketwire.registry import join_group, leave_group, make_config
-from rocketwire.reporting import Reporting
 from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
+from rocketwire.system.registry import join_group, leave_group, make_config
+from rocketwire.system.reporting import Reporting
 
 if TYPE_CHECKING:
     from rocketwire.middleware import AsyncProducerMiddleware

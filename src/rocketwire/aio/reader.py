@@ -24,9 +24,9 @@ from rocketwire.core.reading.pull import Fetched, TagFilter, tag_filter
 from rocketwire.core.reading.topics import Position, Reading
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import MessageQueue, epoch_of
-from rocketwire.registry import make_config
 from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
+from rocketwire.system.registry import make_config
 
 if TYPE_CHECKING:
     from rocketwire.options import ReaderOptions

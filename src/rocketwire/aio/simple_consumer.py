@@ -14,12 +14,12 @@ from rocketwire.core.group.received import (
     receipt_of,
     release_after,
 )
-from rocketwire.registry import make_config
 from rocketwire.settings_help import lists_settings
 from rocketwire.simple_consumer_config import (
     SimpleConsumerConfig,
     check_receive,
 )
+from rocketwire.system.registry import make_config
 from rocketwire.wire.client_bodies import Subscription
 from rocketwire.wire.pop import Receipt
 

@@ -19,10 +19,10 @@ from rocketwire.core.sending.send_many import ManySender
 from rocketwire.core.sending.transactions import check_transactional
 from rocketwire.core.sending.validate import as_batch
 from rocketwire.errors import RocketMQError
-from rocketwire.many_calls import WINDOW, ManyCalls, not_called_on
 from rocketwire.message import Message, SendResult
 from rocketwire.middleware import AsyncCall, Operation, check_passed
 from rocketwire.stored_message import StoredMessage
+from rocketwire.system.many_calls import WINDOW, ManyCalls, not_called_on
 
 if TYPE_CHECKING:
     from rocketwire.aio.producer import AsyncProducer

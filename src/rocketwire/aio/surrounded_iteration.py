@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextvars import copy_context
 from typing import Any, Self
 
-from rocketwire.carried_context import CarriedContext
-from rocketwire.iteration_results import check_result
 from rocketwire.middleware import AsyncCall
-from rocketwire.surrounded_handler import count_of
+from rocketwire.system.carried_context import CarriedContext
+from rocketwire.system.iteration_results import check_result
+from rocketwire.system.surrounded_handler import count_of
 
 
 class SurroundedIteration:

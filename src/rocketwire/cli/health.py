@@ -71,7 +71,7 @@ def health(
 
 
 def _file_look(path: Path) -> Look:
-    from rocketwire.status import is_alive, read_statuses
+    from rocketwire.system.status import is_alive, read_statuses
 
     def look() -> list[dict[str, Any]]:
         found = [status for status in read_statuses(path) if is_alive(status)]
@@ -88,7 +88,7 @@ def _file_look(path: Path) -> Look:
 @contextlib.contextmanager
 def _probing(producer: Producer, topic: str, rate: float) -> Iterator[Look]:
     """Send small messages in the background, and look at the producer that sends them."""
-    from rocketwire.status import make_status
+    from rocketwire.system.status import make_status
 
     producer.publish_queues(topic)  # fails here, in one line, when there is nobody
     stop = threading.Event()

@@ -12,8 +12,8 @@ from rocketwire.columns.encode import BatchEncoder, Encoded, Single
 from rocketwire.columns.ids import MessageIdColumn
 from rocketwire.columns.inside import parts_of, sender_of
 from rocketwire.columns.row_ids import RowIds
-from rocketwire.surroundings import local_address
 from rocketwire.sync.producer import Producer
+from rocketwire.system.surroundings import local_address
 
 BadRowHandler = Callable[[Encoded], Iterable[Single]]
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketwire.config import ClientConfig, Credentials
 from rocketwire.core.faults.entries import RandomSource
+from rocketwire.core.faults.selection import Selector
 from rocketwire.core.faults.table import FaultTable
 from rocketwire.core.naming import without_namespace
 from rocketwire.core.presence import Presence
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("rocketwire.routes")
 
 
+def _unknown_selector(name: str) -> Selector:
+    raise ConfigError(f"selector is {name!r}: no names of selectors are known here")
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a shell injects into core: time, chance, locks and who we are."""
@@ -49,6 +54,8 @@ class Surroundings:
     holds_lock: Callable[[], bool] = lambda: False
     #: Which thread this is.
     thread: Callable[[], int] = lambda: 0
+    #: The selector of a name.
+    named_selector: Callable[[str], Selector] = _unknown_selector
 
 
 class Instance:

@@ -20,7 +20,7 @@ from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.sending.broker_requests import answer
 from rocketwire.errors import SendFailedError
-from rocketwire.latch import Latch
+from rocketwire.system.latch import Latch
 
 if TYPE_CHECKING:
     import asyncio

@@ -16,10 +16,10 @@ from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.errors import ClientClosedError
-from rocketwire.registry import join_instance, leave_instance
 from rocketwire.sync.background import Background
 from rocketwire.sync.connection import Connector, Pool
 from rocketwire.sync.driver import Driver
+from rocketwire.system.registry import join_instance, leave_instance
 
 C = TypeVar("C", bound=ClientConfig)
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from rocketwire.errors import (
     ConnectionLostError,
     RequestTimeoutError,
 )
-from rocketwire.socket_tuning import tune
 from rocketwire.sync.dial import open_socket
-from rocketwire.unreachable import explain
+from rocketwire.system.socket_tuning import tune
+from rocketwire.system.unreachable import explain
 from rocketwire.wire.command import ONEWAY, RESPONSE, Reply, Request
 from rocketwire.wire.framing import FrameBuffer
 from rocketwire.wire.reply_layout import Layout, stored_in_binary
@@ -353,7 +353,7 @@ class Connector:
         self._max_frame = max_frame
         self._context: ssl.SSLContext | None = None
         if tls is not None:
-            from rocketwire.tls import make_context
+            from rocketwire.system.tls import make_context
 
             self._context = make_context(tls)
 

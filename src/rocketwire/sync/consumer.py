@@ -39,13 +39,13 @@ from rocketwire.core.sending.validate import check_topic
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.handler_types import Given, HandlerResult
 from rocketwire.middleware import check_blocking
-from rocketwire.registry import make_config
 from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.consumer_control import ConsumerControl
 from rocketwire.sync.deliveries import ReceivedDelivery
 from rocketwire.sync.loop_thread import LoopThread
 from rocketwire.sync.member import Member
+from rocketwire.system.registry import make_config
 
 if TYPE_CHECKING:
     from rocketwire.middleware import BatchMiddleware, ConsumerMiddleware
@@ -335,7 +335,7 @@ class Consumer(ConsumerControl, Generic[Given]):
     def _surrounded(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if not self._config.middleware:
             return handler
-        from rocketwire.surrounded_handler import surround
+        from rocketwire.system.surrounded_handler import surround
 
         return surround(self, self._config.middleware, handler)
 

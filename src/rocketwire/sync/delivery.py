@@ -9,9 +9,9 @@ from typing import Any
 from rocketwire.core.effects import Gate
 from rocketwire.core.sending.flush import left_to_parent
 from rocketwire.core.sending.open_batch import OpenBatch
-from rocketwire.latch import Latch
 from rocketwire.message import SendResult
 from rocketwire.sync.callbacks import CallbackThread
+from rocketwire.system.latch import Latch
 
 #: Its fields are kept by the classes below it. By a name, because mypy believes a plain ``()``.
 _SLOTS_BELOW: tuple[str, ...] = ()

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Callable
 
 from rocketwire.errors import ConnectFailedError
-from rocketwire.latch import Latch
-from rocketwire.name_lookup import Endpoint, literal, look_up
 from rocketwire.setting_values import check_address
-from rocketwire.unreachable import explain, too_slow
+from rocketwire.system.latch import Latch
+from rocketwire.system.name_lookup import Endpoint, literal, look_up
+from rocketwire.system.unreachable import explain, too_slow
 
 
 def open_socket(

@@ -11,9 +11,9 @@ from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.errors import ConnectionLostError, ProtocolError, RocketMQError, TransportError
-from rocketwire.latch import Latch
 from rocketwire.message import SendResult
 from rocketwire.sync.connection import POLLIN, Connection, Pool, wait_for
+from rocketwire.system.latch import Latch
 from rocketwire.wire.command import Reply
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from rocketwire.core.sending.flush import FlushGroup, FlushGroups
 from rocketwire.core.sending.open_batch import OpenBatch
-from rocketwire.latch import Latch
+from rocketwire.system.latch import Latch
 
 
 class Finished(Protocol):

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, Final
 
-from rocketwire.many_calls import ManyCalls
 from rocketwire.message import Message
+from rocketwire.system.many_calls import ManyCalls
 
 #: Chains on one stack: with five middlewares they take some 350 of Python's 1000 frames.
 _ON_ONE_STACK: Final = 24

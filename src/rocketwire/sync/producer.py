@@ -29,10 +29,7 @@ from rocketwire.core.sending.stats import ProducerStats
 from rocketwire.core.together import run_together
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
-from rocketwire.latch import Latch
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
-from rocketwire.registry import join_group, leave_group, make_config
-from rocketwire.reporting import Reporting
 from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.callbacks import CallbackThread
@@ -42,6 +39,9 @@ from rocketwire.sync.in_flight import InFlightLimit
 from rocketwire.sync.positions import ThreadPositions
 from rocketwire.sync.submit import BatchSubmitter, Messages, SingleSubmitter
 from rocketwire.sync.transaction import Transaction
+from rocketwire.system.latch import Latch
+from rocketwire.system.registry import join_group, leave_group, make_config
+from rocketwire.system.reporting import Reporting
 
 if TYPE_CHECKING:
     from rocketwire.aio.checking import Checker

@@ -15,13 +15,13 @@ from rocketwire.core.sending.results import share
 from rocketwire.core.sending.transactions import check_transactional
 from rocketwire.core.sending.validate import as_batch
 from rocketwire.errors import RocketMQError
-from rocketwire.many_calls import WINDOW, ManyCalls, not_called_on
 from rocketwire.message import Message, SendResult
 from rocketwire.middleware import Call, Operation, check_blocking, check_passed
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.delivery import Delivery
 from rocketwire.sync.nested_calls import call_nested
 from rocketwire.sync.transaction import Transaction
+from rocketwire.system.many_calls import WINDOW, ManyCalls, not_called_on
 
 if TYPE_CHECKING:
     from rocketwire.sync.producer import Producer

@@ -12,10 +12,10 @@ from collections.abc import Callable, Generator, Iterator
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from rocketwire.carried_context import CarriedContext
-from rocketwire.iteration_results import check_result
 from rocketwire.middleware import Call
-from rocketwire.surrounded_handler import count_of
+from rocketwire.system.carried_context import CarriedContext
+from rocketwire.system.iteration_results import check_result
+from rocketwire.system.surrounded_handler import count_of
 
 G = TypeVar("G")
 

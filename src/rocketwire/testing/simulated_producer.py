@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from rocketwire import selectors
 from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.faults.entries import RandomSource
@@ -62,6 +63,7 @@ class SimulatedProducer:
             make_lock=make_lock,
             address=b"\x7f\x00\x00\x01",
             pid=1,
+            named_selector=selectors.named,
         )
         self.instance: Final = Instance(config, client_id, surroundings)
         self.instance.producer_groups.add(config.group)

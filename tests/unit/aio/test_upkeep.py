@@ -8,7 +8,7 @@ from rocketwire.aio import upkeep as module
 from rocketwire.aio.upkeep import Upkeep
 from rocketwire.config import ClientConfig
 from rocketwire.core.instance import Instance
-from rocketwire.surroundings import surroundings
+from rocketwire.system.surroundings import surroundings
 
 
 @pytest.fixture(autouse=True)

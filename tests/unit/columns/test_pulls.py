@@ -8,7 +8,7 @@ from rocketwire.core.instance import Instance
 from rocketwire.core.reading.pull import ALL, pull_request, tag_filter
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
-from rocketwire.surroundings import surroundings
+from rocketwire.system.surroundings import surroundings
 from rocketwire.wire.command import BINARY, JSON, RESPONSE, Command, decode_command, reply_from
 from rocketwire.wire.framing import FrameBuffer
 from rocketwire.wire.pull_request import next_offset_of

@@ -7,6 +7,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from rocketwire import selectors
 from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.faults.selection import RoundRobinCounter
@@ -80,6 +81,7 @@ class World:
             make_lock=self.driver.make_lock,
             address=b"\x0a\x00\x00\x09",
             pid=77,
+            named_selector=selectors.named,
         )
         self.instance = Instance(self.config, "client-1", surroundings)
         self.sender = Sender(self.instance, self.config, RoundRobinCounter(Random(seed)))

@@ -144,8 +144,11 @@ def pins(selector: Selector) -> bool:
     return bool(getattr(selector, "pins", True))
 
 
-def resolve_selector(selector: Selector | str | None) -> Selector:
+def resolve_selector(selector: Selector | str | None, named: Callable[[str], Selector]) -> Selector:
     """The selector that a setting or an argument means: itself, its name, or None for the default.
+
+    ``named`` knows the names. They include selectors that need a random generator, so it comes from
+    outside.
 
     Raises:
         ConfigError: it is none of these.
@@ -153,9 +156,6 @@ def resolve_selector(selector: Selector | str | None) -> Selector:
     if selector is None:
         return best_queue
     if isinstance(selector, str):
-        # Its names include selectors that need a random generator, which core may not import.
-        from rocketwire.selectors import named
-
         return named(selector)
     if not callable(selector):
         raise ConfigError(

@@ -74,7 +74,9 @@ class Sender:
         self.defaults = (config.default_topic, config.default_topic_queues)
         #: Seconds after which a route is not used without being asked for again.
         self.stale_after = config.route_refresh * (3.0 if config.background else 1.0)
-        self.default_selector = resolve_selector(config.selector)
+        self.default_selector = resolve_selector(
+            config.selector, instance.surroundings.named_selector
+        )
         self.default_pins = pins(self.default_selector)
         self.chooser = Chooser(instance, config, positions, self.group)
         self.queues_of = self.chooser.queues_of
@@ -200,7 +202,7 @@ class Sender:
             queue = check_queue(queue, attempt.message.topic)
             return Place(queue, None, argument, is_pinned=True)
         if selector is not None:
-            chosen = resolve_selector(selector)
+            chosen = resolve_selector(selector, self.instance.surroundings.named_selector)
         elif attempt.sharding_keys:
             chosen = hash_queue
         else:

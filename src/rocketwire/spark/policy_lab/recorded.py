@@ -19,7 +19,7 @@ from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.spark.policy_lab.conditions import PER_SECOND, QUANTILES
 from rocketwire.spark.policy_lab.replay import Client
-from rocketwire.telemetry_lines import VERSION
+from rocketwire.system.telemetry_lines import VERSION
 
 MOST_BROKERS: Final = 200
 MOST_CLIENTS: Final = 20_000

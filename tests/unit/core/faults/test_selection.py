@@ -16,7 +16,7 @@ from rocketwire.core.faults.selection import (
 )
 from rocketwire.errors import ConfigError, InvalidMessageError
 from rocketwire.message import Message, MessageQueue
-from rocketwire.selectors import random_queue
+from rocketwire.selectors import named, random_queue
 from rocketwire.testing.fault_lab import FaultLab, FixedRandom
 
 MESSAGE = Message("t", b"x")
@@ -425,14 +425,14 @@ def test_an_error_of_ours_in_a_selector_passes_unchanged():
 
 
 def test_a_selector_may_be_named():
-    assert resolve_selector(None) is best_queue
-    assert resolve_selector("hash_queue") is hash_queue
-    assert resolve_selector("random_queue") is random_queue
-    assert resolve_selector(hash_queue) is hash_queue
+    assert resolve_selector(None, named) is best_queue
+    assert resolve_selector("hash_queue", named) is hash_queue
+    assert resolve_selector("random_queue", named) is random_queue
+    assert resolve_selector(hash_queue, named) is hash_queue
     with pytest.raises(ConfigError, match="best_queue, round_robin"):
-        resolve_selector("fastest")
+        resolve_selector("fastest", named)
     with pytest.raises(ConfigError) as caught:
-        resolve_selector(42)
+        resolve_selector(42, named)
     assert str(caught.value) == (
         "selector is 42: give a callable (queues, message, argument) -> MessageQueue, "
         "or the name of one in rocketwire.selectors"

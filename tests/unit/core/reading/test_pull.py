@@ -15,7 +15,7 @@ from rocketwire.errors import (
     RequestTimeoutError,
 )
 from rocketwire.message import MessageQueue
-from rocketwire.surroundings import surroundings
+from rocketwire.system.surroundings import surroundings
 from rocketwire.testing.virtual_clock import VirtualClock
 from rocketwire.wire import message_fields
 from rocketwire.wire.codes import ResponseCode

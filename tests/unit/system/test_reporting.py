@@ -15,7 +15,7 @@ import pytest
 
 from rocketwire import AsyncProducer, Message, Outcome, Producer, SendFailedError
 from rocketwire.embedded import EmbeddedCluster
-from rocketwire.status import read_statuses
+from rocketwire.system.status import read_statuses
 from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.trace_record import TRACE_TOPIC, decode_trace
 

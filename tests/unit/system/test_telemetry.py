@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from rocketwire import telemetry
 from rocketwire.config import ProducerConfig, from_mapping
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.hooks import AttemptEvent, BrokerEvent, HookSet, ProbeEvent, RouteEvent
 from rocketwire.message import MessageQueue
-from rocketwire.telemetry import LineFiles, Telemetry
+from rocketwire.system import telemetry
+from rocketwire.system.telemetry import LineFiles, Telemetry
+from rocketwire.system.telemetry_lines import hashed_key, settings_of
 from rocketwire.telemetry_config import TelemetryConfig, as_telemetry
-from rocketwire.telemetry_lines import hashed_key, settings_of
 
 CLIENT = "10.0.0.9@77#123"
 

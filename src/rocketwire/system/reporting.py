@@ -18,12 +18,12 @@ from rocketwire.core.instance import Instance
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.stats import ProducerStats
 from rocketwire.hooks import HookSet, RouteEvent
-from rocketwire.registry import join_group, leave_group
+from rocketwire.system.registry import join_group, leave_group
 
 if TYPE_CHECKING:
     from rocketwire.core.sending.trace import Tracer
-    from rocketwire.status import Status, StatusFile
-    from rocketwire.telemetry import Telemetry
+    from rocketwire.system.status import Status, StatusFile
+    from rocketwire.system.telemetry import Telemetry
 
 #: How long shutting down waits for traces that are not sent yet.
 TRACE_LIMIT: Final = 3.0
@@ -64,12 +64,12 @@ class Reporting:
     def _make_status_file(self) -> StatusFile | None:
         if self._config.status is None:
             return None
-        from rocketwire.status import StatusFile
+        from rocketwire.system.status import StatusFile
 
         return StatusFile(self._config.status, self._instance.client_id, self._look)
 
     def _look(self) -> Status | None:
-        from rocketwire.status import make_status
+        from rocketwire.system.status import make_status
 
         stats, instance = self._snapshot(), self._instance
         if stats is None:
@@ -142,8 +142,8 @@ class Reporting:
 def _make_telemetry(config: ProducerConfig, instance: Instance) -> Telemetry | None:
     if config.telemetry is None:
         return None
-    from rocketwire.telemetry import Telemetry
-    from rocketwire.telemetry_lines import settings_of
+    from rocketwire.system.telemetry import Telemetry
+    from rocketwire.system.telemetry_lines import settings_of
 
     return Telemetry(config.telemetry, instance.client_id, settings_of(config))
 

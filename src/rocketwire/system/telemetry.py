@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketwire.hooks import AttemptEvent, BrokerEvent, ProbeEvent, RouteEvent
-from rocketwire.latch import Bell
+from rocketwire.system.latch import Bell
+from rocketwire.system.telemetry_lines import DROPPED, Formatter, Record
 from rocketwire.telemetry_config import TelemetryConfig
-from rocketwire.telemetry_lines import DROPPED, Formatter, Record
 
 _log = logging.getLogger("rocketwire.telemetry")
 

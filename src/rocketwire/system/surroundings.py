@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakSet
 
+from rocketwire.core.faults.selection import Selector
 from rocketwire.core.instance import Surroundings
 
 _random = random.Random()
@@ -41,7 +42,14 @@ def surroundings() -> Surroundings:
         address=local_address(),
         pid=os.getpid(),
         thread=threading.get_ident,
+        named_selector=_named_selector,
     )
+
+
+def _named_selector(name: str) -> Selector:
+    from rocketwire.selectors import named  # most programs name none
+
+    return named(name)
 
 
 def local_address() -> bytes:

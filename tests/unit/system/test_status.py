@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from rocketwire import status as module
 from rocketwire.core.faults.table import BrokerHealth
 from rocketwire.core.sending.stats import Counters
-from rocketwire.status import StatusFile, is_alive, make_status, read_statuses
+from rocketwire.system import status as module
+from rocketwire.system.status import StatusFile, is_alive, make_status, read_statuses
 
 
 def healthy(broker: str, **changes: Any) -> BrokerHealth:

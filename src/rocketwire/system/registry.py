@@ -17,7 +17,7 @@ from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.instance import Instance
 from rocketwire.errors import ConfigError
 from rocketwire.middleware import installed
-from rocketwire.surroundings import make_client_id, surroundings
+from rocketwire.system.surroundings import make_client_id, surroundings
 
 _lock = threading.RLock()
 _shared: dict[str, tuple[Instance, int]] = {}

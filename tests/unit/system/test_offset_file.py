@@ -8,7 +8,7 @@ import pytest
 
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
-from rocketwire.offset_file import OffsetFile
+from rocketwire.system.offset_file import OffsetFile
 
 ONE, TWO = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 

@@ -1,0 +1,1 @@
+"""What both shells need of the process and the machine: clocks, names, TLS, files, instances."""
