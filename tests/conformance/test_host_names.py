@@ -31,6 +31,7 @@ class Resolver:
         monkeypatch.setattr(socket, "getaddrinfo", self)
 
     def __call__(self, host: Any, port: Any, *args: Any, **how: Any) -> Any:
+        host = host.decode() if isinstance(host, bytes) else host
         if host not in (STUCK, KNOWN) or how.get("flags", 0) & socket.AI_NUMERICHOST:
             return self._real(host, port, *args, **how)
         self.asked.append(host)

@@ -135,18 +135,20 @@ def test_a_task_is_retried(shop):
     assert {"try-0", "try-1", "try-2"} <= set(shop.noted())
 
 
-def test_remote_control_reaches_every_worker(shop):
-    shop.worker(name="two")
-    inspected = shop.app.control.inspect(timeout=5.0, limit=2).ping()
+def test_remote_control_reaches_every_worker(place):
+    place.worker(name="one")
+    place.worker(name="two")
+    inspected = place.app.control.inspect(timeout=5.0, limit=2).ping()
     assert inspected == {
-        f"one@{shop.name}": {"ok": "pong"},
-        f"two@{shop.name}": {"ok": "pong"},
+        f"one@{place.name}": {"ok": "pong"},
+        f"two@{place.name}": {"ok": "pong"},
     }
-    only = shop.app.control.inspect([f"two@{shop.name}"], timeout=5.0, limit=1).registered()
-    assert "celery_tasks.add" in only[f"two@{shop.name}"]
+    only = place.app.control.inspect([f"two@{place.name}"], timeout=5.0, limit=1).registered()
+    assert "celery_tasks.add" in only[f"two@{place.name}"]
 
 
 def test_replies_leave_no_topic_behind(shop):
+    assert shop.app.control.inspect(timeout=5.0, limit=1).ping()  # all of them share a topic
     before = topics(shop)
     for _ in range(3):
         with shop.application() as app:

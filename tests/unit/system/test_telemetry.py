@@ -375,7 +375,7 @@ def test_a_folder_that_can_not_be_made_costs_records_and_nothing_else(
 
 def test_records_survive_an_end_of_python_without_shutdown(tmp_path: Path) -> None:
     program = (
-        "from tests.unit.test_telemetry import attempt, opened\n"
+        "from tests.unit.system.test_telemetry import attempt, opened\n"
         "from pathlib import Path\n"
         f"hook = opened(Path({str(tmp_path)!r}))\n"
         "for number in range(100): hook.after_attempt(attempt(number))\n"
@@ -388,7 +388,7 @@ def test_a_forked_child_leaves_what_is_in_line_to_its_parent(tmp_path: Path) -> 
     program = (
         "import os\n"
         "from pathlib import Path\n"
-        "from tests.unit.test_telemetry import attempt, opened\n"
+        "from tests.unit.system.test_telemetry import attempt, opened\n"
         f"hook = opened(Path({str(tmp_path)!r}))\n"
         "for number in range(50): hook.after_attempt(attempt(number))\n"
         "if not os.fork():\n"

@@ -397,6 +397,7 @@ def test_nothing_is_known_of_a_broker_that_is_new():
         "record": 0,
         "good_since": 0,
         "verdict_at": NEVER,
+        "unreached_since": NEVER,
         "last_isolation": 0.0,
         "trial_flight": None,
         "trial_good": 0,
