@@ -48,7 +48,7 @@ def test_the_largest_frame_is_accepted() -> None:
 
 
 def test_http_is_told_apart() -> None:
-    with pytest.raises(RemoteProtocolError, match="does not speak"):
+    with pytest.raises(RemoteProtocolError, match="it is a web server"):
         FrameBuffer().feed(b"HTTP/1.1 400 Bad Request\r\n")
 
 
