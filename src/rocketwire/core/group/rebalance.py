@@ -38,14 +38,32 @@ def keep_rebalancing(group: Group) -> Op[None]:
     clock, usual = group.instance.clock, group.config.rebalance_interval
     pause = _SHORT
     while not group.is_leaving:
-        if (yield from rebalance(group)):
+        is_done = yield from rebalance(group)
+        if is_done and not _lacks_retries(group):
             pause = _SHORT
             yield from group.rebalance_wake_up.wait(clock() + usual)
         else:
             yield from group.rebalance_wake_up.wait(clock() + min(usual, pause))
             # Only the retry topic may be missing for long: a broker may be set up without.
-            limit = _PATIENT if _has_all_but_retries(group) else _LONG
+            limit = _PATIENT if is_done or _has_all_but_retries(group) else _LONG
             pause = min(limit, pause * _GROWTH)
+
+
+def _lacks_retries(group: Group) -> bool:
+    """Whether a broker has messages for us, and no queue yet that we know of for their retries.
+
+    Brokers make that queue when they first hear of a group, and tell name servers one by one.
+    """
+    if group.retry_topic not in group.subscriptions:
+        return False
+    brokers = {topic: _brokers_of(group, topic) for topic in group.subscriptions}
+    with_retries = brokers.pop(group.retry_topic)
+    return any(found - with_retries for found in brokers.values())
+
+
+def _brokers_of(group: Group, topic: str) -> set[str]:
+    queues = group.instance.routes.read_queues(group.wire_topic(topic))
+    return {queue.broker for queue in queues}
 
 
 def _has_all_but_retries(group: Group) -> bool:
@@ -108,7 +126,11 @@ def _queues_of(group: Group, topic: str) -> Op[tuple[MessageQueue, ...]]:
     """The queues of a topic, from a route that is not too old."""
     instance, name = group.instance, group.wire_topic(topic)
     entry = instance.routes.get(name)
-    if entry is None or instance.clock() - entry.fetched_at > instance.config.route_refresh:
+    if (
+        entry is None
+        or instance.clock() - entry.fetched_at > instance.config.route_refresh
+        or (topic == group.retry_topic and _lacks_retries(group))
+    ):
         deadline = instance.clock() + instance.config.request_timeout
         yield from refresh_topic(instance, name, deadline)
     queues = instance.routes.read_queues(name)

@@ -273,7 +273,11 @@ class SimulatedNameServer(SimulatedBroker):
         topic = command.ext["topic"]
         counts = self.world.topics.get(topic)
         if topic == f"%RETRY%{GROUP}":
-            known = [b for b in self.world.brokers.values() if (topic, 0) in b.queues]
+            known = [
+                b
+                for b in self.world.brokers.values()
+                if (topic, 0) in b.queues and b.name not in self.world.late_to_register
+            ]
             counts = {b.name: 1 for b in known} or None
         reply = Command(ResponseCode.TOPIC_NOT_EXIST, remark="no route")
         if counts:
@@ -417,6 +421,8 @@ class GroupWorld:
     def __init__(
         self, brokers: int = 2, queues: int = 4, *, seed: int = 1, tags: str = "*"
     ) -> None:
+        #: Brokers whose retry queue no name server knows yet.
+        self.late_to_register: set[str] = set()
         self.seed = seed
         self.tags = tags
         self.random = Random(seed)

@@ -74,6 +74,23 @@ def test_new_queues_are_shared_after_the_next_look_at_the_route():
     assert sum(len(m.group.queues) for m in members) >= 8
 
 
+def test_a_retry_queue_that_a_broker_tells_late_of_is_found_soon():
+    """It was found with the next refresh of the route only: a retry could take a minute."""
+    world = GroupWorld()
+    world.late_to_register = {"broker-b"}
+    member = world.member().begin()
+    world.run(10.0)
+    check_split(world)
+    retries = lambda: {q.broker for q in member.group.queues if q.topic == "%RETRY%g"}  # noqa: E731
+    assert retries() == {"broker-a"}
+    world.late_to_register = set()
+    world.run(6.0)
+    assert retries() == {"broker-a", "broker-b"}
+    looks = member.group.counters.rebalances
+    world.run(19.0)
+    assert member.group.counters.rebalances <= looks + 1
+
+
 def test_a_member_that_brokers_have_forgotten_keeps_its_queues_and_says_so():
     world = GroupWorld()
     member = world.member().begin()
