@@ -389,6 +389,7 @@ def test_deadlines_in_any_order_all_come(run, serve, driving):
 
     async def main():
         async with serve(mute) as server, driving() as driver:
+            await driver.run(oneway(server.address, Command(1), soon()))  # connected
             spans = [0.2, 0.05, 0.15, 0.01, 0.1, 0.05]
             calls = tuple(Invoke(server.address, Command(1), soon(s)) for s in spans)
             results = await driver.run(invoke_all(calls))
