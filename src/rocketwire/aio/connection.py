@@ -134,8 +134,7 @@ class Connection(asyncio.Protocol):
         session = self.session
         _, head = session.issue(request, waiter)
         self._write(head, request.body)
-        waiter.connection = self
-        waiter.deadline, waiter.issued = deadline, now
+        waiter.connection, waiter.deadline, waiter.issued = self, deadline, now
         if deadline < self._sweep_at:
             self._arm(deadline - now, deadline)
         if flight is not None:
@@ -168,6 +167,7 @@ class Connection(asyncio.Protocol):
         """Make requests of the gathered attempts: from here on they count as written."""
         waiters = self._take_gathered()
         if not waiters:
+            self._out_size = sum(map(len, self._out))  # those that were given up count no more
             return
         now = self._last_used = self._clock()
         pieces, deadline, errors = number_together(self.session, waiters, now)

@@ -73,6 +73,10 @@ def test_one_that_is_cancelled_in_its_tick_is_not_sent_and_never_leaves() -> Non
         assert cancelled.exception().outcome is Outcome.NOT_SENT
         read()
         assert kept.exception() is None
+        alone = await producer.submit(Message(TOPIC, "alone"))
+        alone.cancel()
+        await asyncio.sleep(0)
+        assert connection._out_size == 0
         assert not connection.session.pending
         assert connection.session.unanswered == 0
         assert producer.stats().in_flight == 0
