@@ -122,7 +122,13 @@ def _rates(running: Cluster, scale: float) -> dict[str, float]:
 def _pull(address: str, count: int) -> Sample:
     """The same pull again and again: everything is in the page cache anyway."""
     fields = headers.pull(
-        group="bench", topic=TOPIC, queue_id=0, offset=0, max_messages=_PULL, system_flag=4
+        group="bench",
+        topic=TOPIC,
+        queue_id=0,
+        offset=0,
+        max_messages=_PULL,
+        system_flag=4,
+        broker="broker-a",
     )
     request = encode_command(Command(RequestCode.PULL_MESSAGE, fields, opaque=1))
     return floor.pipelined(address, request, count, window=16, each=_PULL)

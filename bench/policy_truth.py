@@ -1,10 +1,12 @@
 """What the policy lab predicts for a policy, beside a run of that policy on the same faults.
 
     python -m bench.policy_truth --scenarios slow,hang,refuse,flap,brown-out
+    python -m bench.policy_truth --folder runs --record     # needs a quiet machine, four minutes
+    python -m bench.policy_truth --folder runs              # predicts from what was recorded
 
 Each scenario runs twice on the embedded cluster, under two policies, with the same sends at the same
 times. From the telemetry of each run the lab predicts both; a simulation of one producer and three brokers
-is told beside them. Prints a line of JSON for each prediction, with what was measured.
+is told beside them. Prints both as tables.
 """
 
 from __future__ import annotations
@@ -14,22 +16,26 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from rocketwire import AsyncProducer, Message
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.testing.cluster_faults import parse_fault
-from rocketwire.testing.simulated_cluster import ClusterFigures, ClusterSimulation, Setting
+from rocketwire.testing.simulated_cluster import ClusterSimulation, Setting
 
 RATE: Final = 150
 SECONDS: Final = 24.0
 BEGIN, END = 4.0, 14.0
 POLICIES: Final = ("java5", "default")
 NAMES: Final = ("broker-a", "broker-b", "broker-c")
+#: Simulations of each, that differ by chance alone.
+SEEDS: Final = 5
+MEASURED: Final = "measured.json"
 
 
 @dataclass
@@ -41,6 +47,21 @@ class Measured:
     p50: float
     p99: float
     lost: float
+
+
+Runs = dict[tuple[str, str], Measured]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What the lab or a simulation says of a policy: best and worst case."""
+
+    scenario: str
+    recorded: str | None
+    policy: str
+    failed: tuple[float, float]
+    p99: tuple[float, float]
+    lost: tuple[float, float]
 
 
 def _faults(cluster: EmbeddedCluster, scenario: str) -> list[tuple[float, Callable[[], Any]]]:
@@ -123,8 +144,8 @@ FAULTS: Final = {
 }
 
 
-def simulated(scenario: str, policy: str, usual: float) -> ClusterFigures:
-    """The same in virtual time, with brokers that have capacity to spare."""
+def simulated(scenario: str, policy: str, usual: float) -> Predicted:
+    """The same in virtual time, with brokers that have capacity to spare: the mean over some seeds."""
     fault = parse_fault(f"{FAULTS[scenario]}/{BEGIN}-{END}", brokers=len(NAMES), seconds=SECONDS)
     setting = Setting(
         producers=1,
@@ -135,56 +156,108 @@ def simulated(scenario: str, policy: str, usual: float) -> ClusterFigures:
         latency=usual,
         faults=(fault,),
     )
-    return ClusterSimulation(FaultPolicy.named(policy), setting, seed=1).run()
+    runs = [
+        ClusterSimulation(FaultPolicy.named(policy), setting, seed=seed).run()
+        for seed in range(SEEDS)
+    ]
+    means = (fmean(getattr(run, name) for run in runs) for name in ("failed", "p99", "lost"))
+    failed, p99, lost = ((mean, mean) for mean in means)
+    return Predicted(scenario, None, policy, failed, p99, lost)
+
+
+def predicted(folder: Path, runs: Runs) -> list[Predicted]:
+    """What the lab says of both policies, from the records of each."""
+    from rocketwire.spark import lab, session
+
+    found = []
+    spark = session("policy-truth")
+    try:
+        for scenario, policy in runs:
+            source = folder / scenario / policy
+            made = lab(spark, source, source / "lab.html", policies=POLICIES, grid={})
+            found += [
+                Predicted(scenario, policy, one.name, one.failed, one.p99, one.lost)
+                for one in made.policies
+            ]
+    finally:
+        spark.stop()
+    return found
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def _beside(pair: tuple[float, float], truth: float) -> str:
+    low, high = _short(pair[0]), _short(pair[1])
+    return f"{low if low == high else f'{low} to {high}'} / {_short(truth)}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def _row(one: Predicted, truth: Measured) -> str:
+    p99 = one.p99[0] * 1000, one.p99[1] * 1000
+    cells = [
+        one.scenario,
+        *([one.recorded] if one.recorded else []),
+        one.policy,
+        _beside(one.failed, truth.failed),
+        _beside(p99, truth.p99 * 1000),
+        _beside(one.lost, truth.lost),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _print_tables(folder: Path, runs: Runs) -> None:
+    print("| fault | policy | failed, simulated / measured | p99 in ms | seconds lost |")
+    print("|---|---|---|---|---|")
+    for (scenario, policy), truth in runs.items():
+        print(_row(simulated(scenario, policy, truth.p50), truth), flush=True)
+    print(
+        "\n| fault | recorded under | policy | failed, predicted / measured | p99 in ms | seconds lost |"
+    )
+    print("|---|---|---|---|---|---|")
+    for one in predicted(folder, runs):
+        print(_row(one, runs[one.scenario, one.policy]), flush=True)
+
+
+def _record(folder: Path, scenarios: Sequence[str]) -> None:
+    for scenario in scenarios:
+        for policy in POLICIES:
+            place = folder / scenario / policy
+            truth = run(scenario, policy, place)
+            (place / MEASURED).write_text(json.dumps(asdict(truth)))
+            print(f"{scenario} under {policy}: {truth}", flush=True)
+
+
+def _recorded(folder: Path, scenarios: Sequence[str]) -> Runs:
+    return {
+        (scenario, policy): Measured(
+            **json.loads((folder / scenario / policy / MEASURED).read_text())
+        )
+        for scenario in scenarios
+        for policy in POLICIES
+    }
 
 
 def main() -> int:
-    """Run the scenarios, and print a line for each prediction."""
+    """Run the scenarios, and print what was predicted beside what was measured."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--scenarios", default="slow,hang,refuse,flap,brown-out")
-    scenarios = parser.parse_args().scenarios.split(",")
-    from rocketwire.spark import lab, session
-
-    with tempfile.TemporaryDirectory(prefix="policy-truth-") as place:
-        measured = {
-            (scenario, policy): run(scenario, policy, Path(place) / scenario / policy)
-            for scenario in scenarios
-            for policy in POLICIES
-        }
-        for (scenario, policy), truth in measured.items():
-            figures = simulated(scenario, policy, truth.p50)
-            line = {
-                "scenario": scenario,
-                "simulated": policy,
-                "failed": [figures.failed, truth.failed],
-            }
-            line["p99_ms"] = [round(figures.p99 * 1000, 1), round(truth.p99 * 1000, 1)]
-            line["lost_s"] = [round(figures.lost, 1), round(truth.lost, 1)]
-            print(json.dumps(line), flush=True)
-        spark = session("policy-truth")
-        try:
-            for scenario, policy in measured:
-                source = Path(place) / scenario / policy
-                made = lab(spark, source, source / "lab.html", policies=POLICIES, grid={})
-                _tell(scenario, policy, made, measured)
-        finally:
-            spark.stop()
+    parser.add_argument("--scenarios", default=",".join(FAULTS))
+    parser.add_argument("--folder", type=Path, help="where records stay; without it they go")
+    parser.add_argument("--record", action="store_true", help="only run, and keep the records")
+    given = parser.parse_args()
+    scenarios = given.scenarios.split(",")
+    if given.folder is None:
+        with tempfile.TemporaryDirectory(prefix="policy-truth-") as place:
+            _record(Path(place), scenarios)
+            _print_tables(Path(place), _recorded(Path(place), scenarios))
+    elif given.record:
+        _record(given.folder, scenarios)
+    else:
+        _print_tables(given.folder, _recorded(given.folder, scenarios))
     return 0
-
-
-def _tell(scenario: str, recorded: str, made: Any, measured: dict[Any, Measured]) -> None:
-    for one in made.policies:
-        truth = measured[scenario, one.name]
-        line = {
-            "scenario": scenario,
-            "recorded": recorded,
-            "predicted": one.name,
-            "failed": [one.failed, truth.failed],
-            "p99_ms": [[round(v * 1000, 1) for v in one.p99], round(truth.p99 * 1000, 1)],
-            "lost_s": [[round(v, 1) for v in one.lost], round(truth.lost, 1)],
-            "incidents": len(made.incidents),
-        }
-        print(json.dumps(line | {"sends": asdict(truth)["sends"]}), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ what may be stored twice is there twice. Ends with an error if that is not so.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -46,16 +47,25 @@ class InterruptedHereError(Exception):
 
 
 class Ledger:
-    """What became of each message, as its sender was told."""
+    """What became of each message, as its sender was told.
 
-    def __init__(self) -> None:
+    Args:
+        owner: stands in the names of its messages. No process number: the system gives those again.
+    """
+
+    def __init__(self, owner: str = "main") -> None:
+        self._owner = owner
         self.fates: dict[str, str] = {}
-        self._number = 0
+        self._numbers = itertools.count(1)
 
     def new(self, who: str = "") -> Message:
-        """A message with a body of its own, of which nothing is known yet."""
-        self._number += 1
-        name = f"{who}{os.getpid()}-{self._number}"
+        """A message with a body of its own, of which nothing is known yet.
+
+        The number is taken in one step: a handler that interrupted another one between counting up and
+        reading the count gave two messages the same body, which looked like one stored twice.
+        """
+        name = f"{who}{self._owner}-{next(self._numbers)}"
+        assert name not in self.fates, name
         self.fates[name] = "maybe"
         return Message(TOPIC, name, keys=name)
 
@@ -78,6 +88,7 @@ class Soak:
         self.waiting: list[tuple[Message, Delivery]] = []
         self.done: Counter[str] = Counter()
         self.poisoned = 0
+        self._children = 0
         self.is_over = False
         self.producer = Producer(cluster.name_server, group="soak", **_OPTIONS)
 
@@ -113,11 +124,12 @@ class Soak:
 
     def fork(self) -> None:
         """A child sends with the producer that it inherits, and tells what became of it."""
+        self._children += 1
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            ledger = self.ledger = Ledger()
+            ledger = self.ledger = Ledger(f"child{self._children}")
             for _ in range(5):
                 self.send()
             os.write(writing, json.dumps(ledger.fates).encode())
@@ -141,7 +153,9 @@ class Soak:
             with socket.create_connection((host, int(port)), 1) as sock:
                 sock.sendall(encode_command(command))
                 sock.settimeout(1)
-                self.poisoned += decode_command(sock.recv(4096)[4:]).code in STORED
+                answer = sock.recv(4096)
+                # Nothing is read where the broker is killed before it answers.
+                self.poisoned += bool(answer) and decode_command(answer[4:]).code in STORED
         except (OSError, ProtocolError):
             return  # the broker is away just now
 
@@ -199,14 +213,15 @@ class Soak:
         while time.monotonic() < end:
             deed = self.chance.choice(deeds)
             self.done[deed.__name__] += 1
-            # None while it forks: the child's own messages are told to the parent.
-            signal.setitimer(signal.ITIMER_REAL, 0 if deed == self.fork else 0.02, 0.02)
             try:
-                deed()
+                try:
+                    # None while it forks: the child's own messages are told to the parent.
+                    signal.setitimer(signal.ITIMER_REAL, 0 if deed == self.fork else 0.02, 0.02)
+                    deed()
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)  # the last one may come here
             except InterruptedHereError:
                 continue
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
         self.is_over = True
         disturber.join()
         for broker in self.cluster.brokers:
@@ -222,8 +237,12 @@ class Soak:
 
     def reconcile(self) -> list[str]:
         """What is there against what was told; the differences."""
+        places: dict[bytes, list[str]] = {}
         with Reader(self.cluster.name_server) as reader:
-            found = Counter(bytes(message.body) for message in reader.read(TOPIC))
+            for message in reader.read(TOPIC):
+                place = f"{message.queue.broker} {message.queue.id} at {message.offset}"
+                places.setdefault(bytes(message.body), []).append(f"{place}, {message.message_id}")
+        found = Counter({body: len(all_of_it) for body, all_of_it in places.items()})
         problems = []
         for name, fate in self.ledger.fates.items():
             count = found.pop(name.encode(), 0)
@@ -232,7 +251,8 @@ class Soak:
                 or (fate == "not stored" and count)
                 or (fate == "stored" and count > 1)
             ):
-                problems.append(f"{name}: {fate}, found {count} times")
+                where = "; ".join(places.get(name.encode(), ()))
+                problems.append(f"{name}: {fate}, found {count} times: {where}")
         strange = [body for body in found if body != _POISON]
         if found[_POISON] < self.poisoned:
             problems.append(f"{self.poisoned} poisoned messages stored, {found[_POISON]} read")

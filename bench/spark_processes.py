@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 _servers: set[int] = set()
@@ -38,6 +39,35 @@ def cpu_of_children() -> float:
     """Seconds of CPU of all processes below this one, living and ended."""
     tick = os.sysconf("SC_CLK_TCK")
     return sum(sum(int(value) for value in fields[11:15]) / tick for fields in _below().values())
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """Seconds of CPU of Spark's JVM, and of its Python processes."""
+
+    jvm: float
+    workers: float
+
+    def __sub__(self, before: Cpu) -> Cpu:
+        return Cpu(self.jvm - before.jvm, self.workers - before.workers)
+
+
+def cpu_by_kind() -> Cpu:
+    """As `cpu_of_children`, and who took it."""
+    tick = os.sysconf("SC_CLK_TCK")
+    jvm = workers = 0.0
+    for pid, fields in _below().items():
+        try:
+            name = (Path("/proc") / str(pid) / "comm").read_text().strip()
+        except OSError:
+            continue
+        own, of_children = (sum(map(int, fields[at : at + 2])) / tick for at in (11, 13))
+        if name == "java":
+            # Its ended children are Python's: daemons and workers.
+            jvm, workers = jvm + own, workers + of_children
+        else:
+            workers += own + of_children
+    return Cpu(jvm, workers)
 
 
 def _workers() -> list[Path]:

@@ -17,13 +17,14 @@ from pyspark.sql.datasource import (
 )
 
 from rocketwire.columns.decode import RecordDecoder
+from rocketwire.columns.record_starts import PullBody
 from rocketwire.columns.schema import select_columns
-from rocketwire.columns.walk import PullBody
 from rocketwire.message import MessageQueue
 from rocketwire.spark.schema import read_schema
 
 QUEUES = 2
 MICRO_BATCH = 100
+ENDLESS = 10**9
 
 
 class CountingSource(DataSource):
@@ -50,7 +51,8 @@ class CountingSource(DataSource):
         return PrebuiltReader(int(self.options["rows"]), self._columns())
 
     def streamReader(self, schema: Any) -> SmallStream:
-        return SmallStream(int(self.options.get("rows", "0")), self._columns())
+        batches = int(self.options.get("batches", ENDLESS))
+        return SmallStream(int(self.options.get("rows", "0")), self._columns(), batches)
 
 
 class CountingWriter(DataSourceArrowWriter):
@@ -110,8 +112,8 @@ class PrebuiltReader(DataSourceReader):
 class SmallStream(DataSourceStreamReader):
     """So many rows a batch, perhaps none, from one task: the floor of any Python source."""
 
-    def __init__(self, rows: int, columns: list[str] | None) -> None:
-        self._rows, self._columns = rows, columns
+    def __init__(self, rows: int, columns: list[str] | None, batches: int) -> None:
+        self._rows, self._columns, self._batches = rows, columns, batches
 
     def initialOffset(self) -> dict[str, int]:
         return {"n": 0}
@@ -119,7 +121,7 @@ class SmallStream(DataSourceStreamReader):
     def latestOffset(
         self, start: dict[str, int] | None = None, limit: Any = None
     ) -> dict[str, int]:
-        return {"n": (start or {"n": 0})["n"] + 1}
+        return {"n": min((start or {"n": 0})["n"] + 1, self._batches)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         return [InputPartition(0)]

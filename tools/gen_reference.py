@@ -308,7 +308,7 @@ def configuration() -> str:
             "An argument beats a mapping, a mapping beats `ROCKETWIRE_*`, that beats `NAMESRV_ADDR`, "
             "and that beats the settings file of the command line. Names are compared without case, "
             "underscores and dashes: `send_timeout`, `sendTimeout` and `ROCKETWIRE_SEND_TIMEOUT` are "
-            "one setting. Spans of time are seconds, or text such as `500ms`, `3s`, `15m`; sizes are "
+            "one setting. Spans of time are seconds, or text such as `500ms`, `3s`, `15m`, `1d`; sizes are "
             "bytes, or text such as `64k`, `4MiB`.\n"
         ),
         "## Every client\n",
@@ -431,7 +431,8 @@ def commands() -> str:
         "# Commands\n",
         (
             "`pip install 'rocketwire[cli]'` brings the `rocketwire` command; `python -m rocketwire` "
-            "is the same. `rocketwire --install-completion` teaches it to your shell.\n"
+            "is the same. `rocketwire --install-completion` teaches it to bash, zsh or fish; in a new zsh the first "
+            "Tab only loads it.\n"
         ),
         (
             "Every command that talks to a cluster takes `--name-server HOST:PORT` (`-n`), "
@@ -443,7 +444,8 @@ def commands() -> str:
             "only. Paths (`status`, `telemetry`, `offsets_folder`, `credentials_file`), TLS and "
             "credentials in it are an error; they belong into the environment, into "
             "`~/.config/rocketwire/config.toml`, or into a file given with `--config`. "
-            "`--json` writes JSON for programs; `--debug` shows the traceback of a failure.\n"
+            "`--json` writes JSON for programs; `--debug` shows the traceback of a failure. All of these "
+            "may also come before the command: `rocketwire --json doctor`.\n"
         ),
         table(
             ["exit code", "meaning"],

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 
 from bench.guard.kept import KEPT, compare, load, save
@@ -17,8 +18,12 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.guard", description=__doc__)
     parser.add_argument("--update", action="store_true", help="keep these counts from now on")
     parser.add_argument("--add", action="store_true", help="keep those that have no count yet")
+    parser.add_argument("--json", action="store_true", help="only print the counts")
     chosen = parser.parse_args(words)
     counts, kept = count_all(), load()
+    if chosen.json:
+        print(json.dumps(counts))
+        return 0
     for name, count in counts.items():
         before = kept.get(name)
         print(f"{name:<50} {count:>10,.2f}" + ("" if before is None else f"  kept {before:,.2f}"))

@@ -13,11 +13,11 @@ from typing import Any, Final, cast
 from bench.guard.counting import uncounted
 from bench.guard.stage import (
     ADDRESS,
-    OPTIONS,
     ROUTE,
     TOPIC,
     MemoryTransport,
     Wire,
+    stage_options,
     steady_time,
 )
 from rocketwire import AsyncConsumer
@@ -125,7 +125,7 @@ def _ignore(*_: object) -> None:
 @asynccontextmanager
 async def consumer_stage(*, batch: int, threads: bool = False) -> AsyncIterator[ConsumerStage]:
     """A consumer that has not joined anything; for threads, the one that they use."""
-    options = OPTIONS | {"batch": batch}
+    options = stage_options({"batch": batch})
     consumer: AsyncConsumer
     if threads:
         consumer = Member(make_config(ConsumerConfig, ADDRESS, None, None, options), {})

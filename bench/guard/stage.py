@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
@@ -31,8 +31,16 @@ ROUTE = TopicRoute(
     None,
     {},
 )
-#: No thread, no refresh: nothing happens but what is counted.
-OPTIONS: dict[str, Any] = {"group": "guard", "background": False, "route_refresh": 1e6}
+_stages = itertools.count(1)
+
+
+def stage_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """No thread, no refresh: nothing happens but what is counted.
+
+    An instance of its own: one that is shared with a client that was left open has the real time.
+    """
+    usual = {"group": "guard", "background": False, "route_refresh": 1e6}
+    return usual | {"instance_name": f"guard-{next(_stages)}"} | dict(given)
 
 
 class SteadyTime:
@@ -121,10 +129,10 @@ class MemoryTransport:
 
 
 @asynccontextmanager
-async def asyncio_stage(**options: Any) -> AsyncIterator[tuple[AsyncProducer, Wire, Any]]:
+async def asyncio_stage(**given: Any) -> AsyncIterator[tuple[AsyncProducer, Wire, Any]]:
     """A producer, its wire, and a function that lets it read its answers."""
     wire = Wire()
-    producer = AsyncProducer(ADDRESS, **(OPTIONS | options))
+    producer = AsyncProducer(ADDRESS, **stage_options(given))
     with steady_time():
         await producer.start()
     driver, instance = producer._driver, producer._instance
@@ -149,13 +157,13 @@ async def asyncio_stage(**options: Any) -> AsyncIterator[tuple[AsyncProducer, Wi
 
 
 @contextmanager
-def blocking_stage(**options: Any) -> Iterator[tuple[Producer, Wire]]:
+def blocking_stage(**given: Any) -> Iterator[tuple[Producer, Wire]]:
     """A producer with one idle connection, answered by a thread."""
     wire = Wire()
     ours, theirs = socket.socketpair()
     thread = threading.Thread(target=_serve, args=(theirs, wire), daemon=True)
     thread.start()
-    producer = Producer(ADDRESS, **(OPTIONS | options))
+    producer = Producer(ADDRESS, **stage_options(given))
     with steady_time():
         producer.start()
     try:

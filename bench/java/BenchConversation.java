@@ -11,17 +11,28 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.RequestCallback;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageConst;
+import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.sysflag.MessageSysFlag;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.RequestCode;
+import org.apache.rocketmq.remoting.protocol.ResponseCode;
+import org.apache.rocketmq.remoting.protocol.header.EndTransactionRequestHeader;
 
 /**
  * Transactions and requests of Apache's client as a program that obeys lines, as {@code BenchClient} does:
- * {@code transactions} commits each at once, {@code requests} waits for each reply, both on some threads.
+ * {@code transactions} commits each at once, {@code answered} does so and waits for the broker's answer, which
+ * Apache's client does not, {@code requests} waits for each reply; all on some threads.
  */
 public final class BenchConversation {
     private final TransactionMQProducer transactions;
@@ -74,6 +85,8 @@ public final class BenchConversation {
             case "transactions":
                 return run(count, threads, number ->
                     transactions.sendMessageInTransaction(message(topic, body, number), null));
+            case "answered":
+                return run(count, threads, number -> commit(message(topic, body, number)));
             case "requests":
                 return run(count, threads, number -> request(message(topic, body, number)));
             default:
@@ -83,6 +96,31 @@ public final class BenchConversation {
 
     private static Message message(String topic, byte[] body, int number) {
         return new Message(topic, "tag", "key-" + number, body);
+    }
+
+    /** A half message and its commit, both with an answer. */
+    private Object commit(Message message) throws Exception {
+        String group = requests.getProducerGroup();
+        MessageAccessor.putProperty(message, MessageConst.PROPERTY_TRANSACTION_PREPARED, "true");
+        MessageAccessor.putProperty(message, MessageConst.PROPERTY_PRODUCER_GROUP, group);
+        SendResult half = requests.send(message);
+        MQClientInstance client = requests.getDefaultMQProducerImpl().getMqClientFactory();
+        EndTransactionRequestHeader header = new EndTransactionRequestHeader();
+        header.setTopic(message.getTopic());
+        header.setProducerGroup(group);
+        header.setTransactionId(half.getTransactionId());
+        header.setMsgId(half.getMsgId());
+        header.setTranStateTableOffset(half.getQueueOffset());
+        header.setCommitLogOffset(MessageDecoder.decodeMessageId(half.getOffsetMsgId()).getOffset());
+        header.setCommitOrRollback(MessageSysFlag.TRANSACTION_COMMIT_TYPE);
+        header.setBrokerName(half.getMessageQueue().getBrokerName());
+        RemotingCommand request = RemotingCommand.createRequestCommand(RequestCode.END_TRANSACTION, header);
+        String address = client.findBrokerAddressInPublish(half.getMessageQueue().getBrokerName());
+        RemotingCommand answer = client.getMQClientAPIImpl().getRemotingClient().invokeSync(address, request, 3_000);
+        if (answer.getCode() != ResponseCode.SUCCESS) {
+            throw new IllegalStateException("the commit was refused: " + answer.getRemark());
+        }
+        return answer;
     }
 
     /** By a callback: the blocking form of 5.3.1 to 5.3.3 does not see the reply. */

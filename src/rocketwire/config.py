@@ -22,7 +22,9 @@ from rocketwire.fault_policy import FaultPolicy
 from rocketwire.java_settings import JAVA_NAMES
 from rocketwire.setting_values import (
     MIB,
+    check_address,
     flag,
+    flag_of,
     name_servers,
     seconds,
     size,
@@ -34,7 +36,7 @@ from rocketwire.telemetry_config import TelemetryConfig, as_telemetry
 AddressMap: TypeAlias = Mapping[str, str] | Callable[[str], str]
 
 _log = logging.getLogger("rocketwire.config")
-#: A send that may take longer was hardly meant so.
+#: A send, a request or an interval that may take longer was hardly meant so.
 _LIKELY_MILLISECONDS: Final = 500.0
 #: Stands for "a third of the send timeout while tries are left".
 AUTO: Final = -1.0
@@ -53,7 +55,7 @@ class Credentials:
 
     def __post_init__(self) -> None:
         if not self.access_key or not self.secret_key:
-            raise ConfigError("credentials need both an access key and a secret key")
+            raise ConfigError("credentials need both access_key and secret_key")
 
 
 #: Keys, or a function that returns the keys to use now (for those that rotate).
@@ -99,6 +101,9 @@ class AutoBatch:
             raise ConfigError(f"auto_batch messages is {self.messages}: at least 1")
 
 
+_MAP_EXAMPLE: Final = '{"172.17.0.2:10911": "127.0.0.1:10911"}'
+
+
 def _address_map(value: object) -> AddressMap | None:
     if value is None or callable(value):
         return value
@@ -106,10 +111,17 @@ def _address_map(value: object) -> AddressMap | None:
         try:
             value = json.loads(value)
         except ValueError:
-            raise ConfigError(f"{value!r} is no JSON object of addresses") from None
+            raise ConfigError(
+                f"{value!r} is no JSON object of addresses; write e.g. {_MAP_EXAMPLE}"
+            ) from None
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{value!r} is neither a mapping of addresses nor a function")
-    return {str(k): str(v) for k, v in value.items()}
+        raise ConfigError(
+            f"{value!r} is neither a mapping of addresses nor a function; give e.g. {_MAP_EXAMPLE}"
+        )
+    found = {str(k): str(v) for k, v in value.items()}
+    for address in (*found, *found.values()):
+        check_address(address, f"a map like {_MAP_EXAMPLE} is needed; this one")
+    return found
 
 
 def _fault(value: object) -> FaultPolicy:
@@ -259,6 +271,14 @@ class ClientConfig:
             except ConfigError as error:
                 raise ConfigError(_blame(spec.name, str(error))) from None
             object.__setattr__(self, spec.name, value)
+            # Times have a float as their default, and all that are longer by nature a long one.
+            is_short = isinstance(spec.default, float) and spec.default < 100
+            if is_short and value is not None and value >= _LIKELY_MILLISECONDS:
+                _log.warning(
+                    "%s is %g seconds: times are seconds, not milliseconds as in Java",
+                    spec.name,
+                    value,
+                )
         _check_above_zero(
             self, "route_refresh heartbeat_interval connect_timeout request_timeout max_frame"
         )
@@ -340,13 +360,6 @@ class ProducerConfig(ClientConfig):
             raise ConfigError(
                 f"attempt_timeout is {self.attempt_timeout}: above zero, None or 'auto'"
             )
-        for name in ("send_timeout", "attempt_timeout"):
-            if (getattr(self, name) or 0) >= _LIKELY_MILLISECONDS:
-                _log.warning(
-                    "%s is %g seconds: times are seconds, not milliseconds as in Java",
-                    name,
-                    getattr(self, name),
-                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -470,7 +483,7 @@ def gather(values: dict[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
             cert_file=parts.get("certfile"),
             key_file=parts.get("keyfile"),
             key_password=parts.get("keypassword"),
-            verify=flag(parts.get("verify", True)),
+            verify=flag_of("tls_verify", parts.get("verify", True)),
             server_name=parts.get("servername"),
         )
     return {known[key]: value for key, value in values.items() if key in known}

@@ -186,11 +186,14 @@ class RemoteProtocolError(ProtocolError):
 class BrokerError(RocketMQError):
     """A broker (or a name server) answered with an error code."""
 
-    remedy: ClassVar[str] = ""
+    remedy: str = ""
 
-    def __init__(self, code: int, remark: str = "", broker: str = "", *, name: str = "") -> None:
+    def __init__(
+        self, code: int, remark: str = "", broker: str = "", *, name: str = "", remedy: str = ""
+    ) -> None:
         label = f"{name or 'code'} {code}" if name else f"code {code}"
         text = f"{broker or 'server'} answered {label}: {remark or 'no remark'}"
+        self.remedy = remedy or type(self).remedy
         super().__init__(f"{text}; {self.remedy}" if self.remedy else text)
         self.code = code
         self.remark = remark

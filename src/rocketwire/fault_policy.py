@@ -58,7 +58,7 @@ class FaultPolicy:
         smoothing: weight of the newest answer in a broker's smoothed latency.
         relative: an answer is slow above this many times the typical latency of the others ...
         floor: ... and when it is also this much above it.
-        min_samples: answers that another broker must have given before anybody is called slow.
+        min_samples: answers that another broker must have given before one is called slow.
         pause_relative: a pause is our own if all who owe an answer are overdue by this factor ...
         pause_floor: ... and by this time at least.
         lone_weight: a slow answer is a lone pause if later requests to the broker were answered
@@ -159,16 +159,21 @@ class FaultPolicy:
         return cls(mode="java4", latency_table=tuple(latency_table), failure_latency=30.0)
 
     @classmethod
-    def java5(cls, detector: bool = False) -> FaultPolicy:  # noqa: FBT001, FBT002  one flag, named like Java's
+    def java5(
+        cls,
+        detector: bool = False,  # noqa: FBT001, FBT002  one flag, named like Java's
+        latency_table: Sequence[tuple[float, float]] = JAVA5_TABLE,
+    ) -> FaultPolicy:
         """The tables and rules of Java's client since 5.1.4 with its switch on, without its bugs.
 
         Args:
             detector: probe brokers that can't be reached, as Java does with
                 ``startDetectorEnable``.
+            latency_table: as for ``java4``.
         """
         return cls(
             mode="java5",
-            latency_table=JAVA5_TABLE,
+            latency_table=tuple(latency_table),
             failure_latency=10.0,
             detector=detector,
             # Java asks every 2 s from a timer that ticks every 3 s.

@@ -5,7 +5,7 @@ gives. It may pass another message on, look at the result or the error, do somet
 after, or not call on at all. The first of the list is the outermost. Unlike a hook it is part of
 the way: what it raises, the caller gets.
 
-Here is what a middleware sees and how one calls the next. Who begins the chain, and what stands at
+Here is what a middleware sees and how one calls the next. What begins the chain, and what stands at
 its end, is in ``sync/surround.py`` and ``aio/surround.py`` for producers, and in
 ``system/surrounded_handler.py`` for handlers.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from types import CoroutineType
+from types import BuiltinFunctionType, CoroutineType, FunctionType, MethodType
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from rocketwire.errors import ConfigError, InvalidMessageError
@@ -162,6 +162,16 @@ def uninstall(layer: Callable[..., Any]) -> None:
     """Take back what was installed; clients that exist keep it."""
     if layer in installed:
         installed.remove(layer)
+
+
+def around(own: tuple[Callable[..., Any], ...]) -> tuple[Callable[..., Any], ...]:
+    """What surrounds a client: what is installed, outside of its own.
+
+    An object of a class of which the client has one itself is left out, so that a program that is
+    instrumented as a whole may give one client an instrument with other settings.
+    """
+    kinds = {type(layer) for layer in own} - {FunctionType, MethodType, BuiltinFunctionType}
+    return (*(found for found in installed if type(found) not in kinds and found not in own), *own)
 
 
 def check_blocking(layers: tuple[Callable[..., Any], ...]) -> None:

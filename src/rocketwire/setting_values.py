@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import inf
 from typing import Final
 
 from rocketwire.errors import ConfigError
@@ -25,7 +26,15 @@ def flag(value: object) -> bool:
     raise ConfigError(f"{value!r} is neither true nor false")
 
 
-_UNITS: Final = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0}
+def flag_of(name: str, value: object) -> bool:
+    """As `flag`, for a part of a setting, which the error names."""
+    try:
+        return flag(value)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+_UNITS: Final = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZES: Final = {"": 1, "b": 1, "k": 1024, "kb": 1024, "kib": 1024, "m": MIB, "mb": MIB, "mib": MIB}
 
 
@@ -38,7 +47,15 @@ def seconds(value: object) -> float:
     found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*", str(value))
     if found is None or found[2].lower() not in _UNITS:
         raise ConfigError(f"{value!r} is no span of time: give seconds, or e.g. 500ms, 3s, 15m")
-    return float(found[1]) * _UNITS[found[2].lower()]
+    number = float(found[1]) * _UNITS[found[2].lower()]
+    if number > MAX_SECONDS:
+        raise ConfigError(f"{str(value)[:40]!r} is no span of time: give at most 1e9 seconds")
+    return number
+
+
+def limit(value: object) -> float | None:
+    """How long to wait: a span of time; None and infinity are no limit."""
+    return None if value is None or value == inf else seconds(value)
 
 
 def size(value: object) -> int:

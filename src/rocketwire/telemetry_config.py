@@ -23,7 +23,7 @@ class TelemetryConfig:
         rotate_bytes: from this size on a new file is begun.
         files: how many of its own files a producer keeps; the oldest is deleted.
         sharding_key: ``"plain"``, ``"hashed"`` (equal keys stay recognisable; no secret, since
-            whoever guesses a key can compare) or ``"off"``.
+            guessed keys can be compared) or ``"off"``.
         max_queue: records that wait for the disk; more are dropped and counted.
     """
 

@@ -144,7 +144,7 @@ def test_the_command_writes_a_table_and_a_file(tmp_path, capsys) -> None:
     words = ["--only", "making,blocking", "--shapes", "key,rich", "--bodies", "20,200"]
     words += ["--rounds", "2", "--scale", "0.01"]
     assert main([*words, "--json", str(file), "--html", str(page)]) == 0
-    assert "<svg" in page.read_text()
+    assert "<span class='bar'><i class='ours'" in page.read_text()
     assert "One send at a time, to an acking server, tag + key, 20 B" in page.read_text()
     said = capsys.readouterr().out
     assert "-- blocking, tag + key + 3 properties, 20 B" in said

@@ -42,7 +42,13 @@ def test_all_rows_of_all_queues_are_read_in_order(
 @pytest.mark.skipif(built(pulls.C_SOURCE) is None, reason="no C compiler")
 def test_a_client_that_leaves_in_the_middle_does_not_end_the_server() -> None:
     fields = headers.pull(
-        group="g", topic="bench", queue_id=0, offset=0, max_messages=1000, system_flag=4
+        group="g",
+        topic="bench",
+        queue_id=0,
+        offset=0,
+        max_messages=1000,
+        system_flag=4,
+        broker="broker-a",
     )
     request = encode_command(Command(RequestCode.PULL_MESSAGE, fields, opaque=1))
     with pulls.pull_server(100_000, 1000, queues=2) as server:

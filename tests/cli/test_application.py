@@ -69,6 +69,17 @@ def test_every_help_has_an_example(rocketwire, name):
         assert f"rocketwire {name}" in done.out
 
 
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+@pytest.mark.parametrize("width", [60, 100])
+def test_no_help_cuts_off_a_name(rocketwire, monkeypatch, name, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = rocketwire(*name.split(), "--help")
+    assert done.code == 0
+    assert "…" not in done.out
+    assert "--help" in done.out
+    assert max(map(len, done.out.splitlines())) <= width
+
+
 def test_a_misspelt_command_names_the_nearest(rocketwire):
     done = rocketwire("sned")
     assert done.code == 2

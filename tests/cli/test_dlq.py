@@ -102,6 +102,8 @@ def test_a_dry_run_sends_nothing_and_a_repeated_run_sends_nothing_twice(rocketwi
     assert one.code == 0
     assert f"sent %RETRY%{group}" in one.out
     assert f"{group}: 1 sent" in one.err
+    told = rocketwire("dlq", "redrive", group, "--dry-run", "--json", cluster=cluster).lines
+    assert Counter(line["result"] for line in told) == {"would be sent": 2, "sent before": 1}
     rest = rocketwire("dlq", "redrive", group, "--rate", "1000", "--json", cluster=cluster)
     assert Counter(line["result"] for line in rest.lines) == {"sent": 2, "sent before": 1}
     again = rocketwire("dlq", "redrive", group, "--json", cluster=cluster)
@@ -117,6 +119,8 @@ def test_a_redrive_to_a_topic_that_does_not_exist_fails_message_by_message(
     assert done.code == 1
     assert [line["result"] for line in done.lines] == ["failed"] * 3
     assert "topic create nowhere" in done.lines[0]["error"]
+    planned = rocketwire("dlq", "redrive", group, "--to", "nowhere", "--dry-run", cluster=cluster)
+    assert (planned.code, "3 failed" in planned.err) == (1, True)
 
 
 def test_a_dead_broker_fails_its_messages_and_a_repeat_sends_the_rest(rocketwire, cluster):
@@ -146,6 +150,20 @@ def test_a_purge_hides_them_and_deletes_nothing(rocketwire, cluster, lost):
     assert f"{group}: 3 dead letters purged" in done.out
     assert rocketwire("dlq", "list", group, "--json", cluster=cluster).lines == []
     assert len(rocketwire("dlq", "list", group, "--purged", "--json", cluster=cluster).lines) == 3
+
+
+def test_a_group_that_is_reset_keeps_its_purged_letters_behind(rocketwire, cluster, lost):
+    _, group = lost
+    rocketwire("dlq", "purge", group, cluster=cluster)
+    moved = rocketwire("group", "reset", group, "--to", "earliest", "--yes", cluster=cluster)
+    assert (moved.code, "%DLQ%" in moved.out) == (0, False)
+    assert rocketwire("dlq", "list", group, "--json", cluster=cluster).lines == []
+
+
+def test_without_a_command_the_help_says_it_all(rocketwire):
+    done = rocketwire("dlq")
+    assert (done.code, "redrive" in done.out + done.err) == (2, True)
+    assert "rocketwire:" not in done.err
 
 
 @pytest.mark.parametrize("command", ["list", "redrive", "purge"])

@@ -6,12 +6,17 @@ import ssl
 import threading
 
 import pytest
+from tests.wire_tools import reply_from
 
-from rocketwire.cli.doctor.brokers import version_name
+from rocketwire.cli.admin import Inspector
+from rocketwire.cli.doctor.brokers import _reason, check_addresses, version_name
+from rocketwire.cli.doctor.findings import Report, Verdict
+from rocketwire.cli.doctor.proxies import check_ways
 from rocketwire.cli.doctor.reach import Peer, kind_of_host, look_at
 from rocketwire.cli.doctor.servers import is_about_identity, is_refused_for_credentials
 from rocketwire.embedded import EmbeddedCluster
-from rocketwire.wire.command import RESPONSE, Command, reply_from
+from rocketwire.wire.command import RESPONSE, Command
+from rocketwire.wire.route import BrokerData, ClusterInfo
 
 
 @pytest.fixture
@@ -61,7 +66,10 @@ def test_a_topic_without_write_permission_names_the_broker_and_the_remedy(rocket
     (ill,) = findings(done, "ill")
     assert ill["check"] == "topic orders"
     assert "no queue takes messages" in ill["means"]
-    assert "-p 6" in ill["remedy"][0]
+    remedy = ill["remedy"][0].partition(",")[0]
+    assert remedy == "rocketwire topic alter orders --can-write"
+    assert rocketwire(*remedy.split()[1:], cluster=own_cluster).code == 0
+    assert rocketwire("doctor", "orders", "--probe", cluster=own_cluster).code == 0
 
 
 def test_one_read_only_broker_is_a_remark(rocketwire, own_cluster):
@@ -126,6 +134,69 @@ def test_a_container_address_gets_an_address_map_that_works(rocketwire, own_clus
     mended = rocketwire("doctor", "-o", option, cluster=own_cluster)
     assert mended.code == 0, mended.out
     assert "by address_map 127.0.0.1:" in mended.out
+
+
+@pytest.mark.parametrize(
+    ("advertised", "server", "said"),
+    [
+        ("127.0.0.1:10911", "10.1.2.3:9876", "only its own machine can use"),
+        ("172.17.0.2:10911", "127.0.0.1:9876", "probably a container's address"),
+        ("172.17.0.2:10911", "172.17.0.1:9876", "is down, or a firewall"),
+        ("broker-0.invalid:10911", "127.0.0.1:9876", "only its own network resolves"),
+        ("localhost:1", "127.0.0.1:9876", "is down, or a firewall"),
+        ("8.8.8.8:10911", "127.0.0.1:9876", "is down, or a firewall"),
+        ("[::1]:10911", "10.1.2.3:9876", "only its own machine can use"),
+    ],
+)
+def test_why_an_advertised_address_does_not_work_from_here(advertised, server, said):
+    assert said in _reason(advertised, server)
+
+
+def test_a_replica_that_can_not_be_reached_is_told_apart_from_its_master(rocketwire, own_cluster):
+    master = own_cluster.broker("broker-a").address
+    info = ClusterInfo(
+        {"broker-a": BrokerData("c", "broker-a", {0: master, 1: "127.0.0.1:1"})},
+        {"c": ("broker-a",)},
+    )
+    report = Report()
+    with Inspector(own_cluster.name_server, background=False) as admin:
+        known = check_addresses(report, admin, info, own_cluster.name_server)
+    assert [(each.name, each.address) for each in known] == [("broker-a", master)]
+    told = {finding.check: finding.verdict for finding in report.findings}
+    assert told == {"broker-a (master)": Verdict.WELL, "broker-a (replica 1)": Verdict.ILL}
+
+
+def test_no_other_broker_is_taken_for_the_one_that_can_not_be_reached(rocketwire, own_cluster):
+    """At the same port of the name server's host there is one, but it has another name."""
+    port = own_cluster.broker("broker-b").address.rpartition(":")[2]
+    info = ClusterInfo(
+        {"broker-a": BrokerData("c", "broker-a", {0: f"127.250.0.9:{port}"})}, {"c": ("broker-a",)}
+    )
+    report = Report()
+    with Inspector(own_cluster.name_server, background=False) as admin:
+        assert check_addresses(report, admin, info, own_cluster.name_server) == []
+    (ill,) = report.findings
+    assert ill.verdict is Verdict.ILL
+    assert not any("answers at" in line for line in ill.remedy)
+
+
+def test_a_way_through_a_proxy_that_leads_nowhere_gets_a_map(rocketwire, own_cluster):
+    own_cluster.create_topic("orders", 1)
+    server = own_cluster.name_server
+    nowhere = {own_cluster.broker(name).address: "127.0.0.1:1" for name in ("broker-a", "broker-b")}
+    report = Report()
+    with Inspector(server, background=False, address_map=nowhere) as admin:
+        assert check_ways(report, admin, ["orders", "not-there"], server) == []
+    assert [finding.verdict for finding in report.findings] == [Verdict.ILL] * 2
+    for finding in report.findings:
+        assert any("-o 'address_map={" in line and server in line for line in finding.remedy)
+        assert any("remotingAccessAddr" in line for line in finding.remedy)
+    report = Report()
+    with Inspector(server, background=False) as admin:
+        found = check_ways(report, admin, ["not-there", "orders"], server)
+        assert sorted(each.name for each in found) == ["broker-a", "broker-b"]
+        assert check_ways(report, admin, ["not-there"], server) == []
+    assert report.findings[-1].verdict is Verdict.SKIPPED
 
 
 def test_a_broker_given_as_name_server_is_recognised(rocketwire, cluster):

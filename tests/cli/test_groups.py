@@ -127,6 +127,8 @@ def test_a_reset_is_shown_first_and_done_with_yes(rocketwire, filled):
     shown = rocketwire("group", "reset", "g", "--to", "earliest", cluster=filled)
     assert shown.code == 0
     assert "nothing was changed" in shown.out
+    words = ("group", "reset", "g", "--to", "earliest", "--yes", "--dry-run")
+    assert "nothing was changed" in rocketwire(*words, cluster=filled).out
     assert rocketwire("group", "show", "g", "--json", cluster=filled).json["lag"] == 0
     done = rocketwire("group", "reset", "g", "--to", "earliest", "--yes", "--json", cluster=filled)
     assert done.json["changed"]

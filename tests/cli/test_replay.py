@@ -81,6 +81,15 @@ def test_times_expressions_and_tags_choose(rocketwire, cluster):
     assert sent("--tag", "a || z", "--keep-order") == 6
 
 
+def test_offsets_choose_too(rocketwire, cluster):
+    topic, into = make_topics(cluster, 9)
+    done = rocketwire("replay", topic, "--into", into, "--from", "1", "--json", cluster=cluster)
+    assert done.code == 0, done.err
+    with Reader(cluster.name_server) as reader:
+        wanted = sorted(m.text for m in reader.read(topic) if m.offset >= 1)
+        assert sorted(m.text for m in reader.read(into)) == wanted
+
+
 def test_wrong_calls_are_told(rocketwire, cluster):
     topic, into = make_topics(cluster, 1)
     for arguments, words in [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketwire.cli import archive, publish, transform
+from rocketwire.cli import archive, lab, publish, report, simulate, transform
 
 pytest.importorskip("pyspark")
 
@@ -12,7 +12,7 @@ def no_spark(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("Spark was started")
 
-    for command in (archive, publish, transform):
+    for command in (archive, lab, publish, report, simulate, transform):
         monkeypatch.setattr(command, "started_spark", refuse)
 
 
@@ -28,15 +28,47 @@ def no_spark(monkeypatch):
         (["archive", "known", "lake", "--set", "readTimeout=soon"], "option readTimeout"),
         (["archive", "known", "lake", "--body", "xml"], "body is 'xml'"),
         (["archive", "known", "lake", "--body", "avro"], "give schema=, a file"),
+        (["archive", "known", "lake", "--format", "orc"], "format is 'orc': parquet, delta"),
+        (
+            ["archive", "known", "a.b", "--format", "iceberg"],
+            "checkpoint is missing: a.b is a table",
+        ),
+        (
+            ["archive", "known", "lake", "--conf", "fs.s3a.x=1"],
+            "Spark's settings begin with spark.",
+        ),
+        (["archive", "known", "lake", "--conf", "spark.x"], "--conf 'spark.x': write NAME=VALUE"),
         (["transform", "nowhere", "x", "--sql", "select 1"], "topic nowhere is unknown"),
+        (["archive", "known", "lake", "--body", "avro", "--schema", "none"], "none can't be read"),
+        (["archive", "known", "lake", "--from", "noon"], "option startingOffsets"),
+        (["transform", "known", "known", "--sql", "select 1"], "the stream would feed itself"),
+        (["transform", "known", "x", "--sql", "s", "--from", "noon"], "option startingOffsets"),
+        (["publish", "missing.json", "x"], "missing.json: there is no such file, folder or table"),
         (["transform", "known", "x", "--sql", "s", "--set", "stampRows=1"], "option stampRows"),
         (["publish", "rows.json", "x", "--set", "onBadRow=no"], "option onBadRow"),
         (["publish", "rows.json", "x", "--state", "file"], "file is a file"),
+        (["transform", "known", "x y", "--sql", "s"], "option topic: 'x y'"),
+        (["lab", "nowhere"], "telemetry 'nowhere': there is no such folder"),
+        (["lab", "folder"], "telemetry 'folder' has no telemetry files"),
+        (["lab", "notes.jsonl", "--policy", "java9"], "'java9' is no fault policy"),
+        (["lab", "notes.jsonl", "--grid", "speed=1"], "'speed' is no number of FaultPolicy"),
+        (["lab", "notes.jsonl", "--grid", "floor=-1"], "floor is -1.0"),
+        (["lab", "notes.jsonl", "--time-zone", "Mars/North"], "time_zone 'Mars/North' is unknown"),
+        (["lab", "notes.jsonl", "--out", "file/lab.html"], "out 'file/lab.html' can't be written"),
+        (["report", "notes.jsonl", "--out", "folder"], "out 'folder' is a folder"),
+        (["report", "notes.jsonl", "--time-zone", "Mars/North"], "time_zone 'Mars/North'"),
+        (["simulate", "--out", "file/page.html"], "out 'file/page.html' can't be written"),
+        (["simulate", "--fault", "rain@all"], "fault 'rain@all': write KIND"),
+        (["simulate", "--fault", "hang@broker-9"], "there are brokers from broker-0 to broker-2"),
+        (["simulate", "--policy", "java9"], "'java9' is no fault policy"),
+        (["simulate", "--size", "9000000x900"], "take fewer of either"),
     ],
 )
 def test_one_fault_is_one_line(rocketwire, cluster, tmp_path, monkeypatch, words, line):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("")
+    for name in ("file", "notes.jsonl"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "folder").mkdir()
     cluster.create_topic("known", queues=2)
     done = rocketwire(*words, cluster=cluster)
     assert done.code != 0

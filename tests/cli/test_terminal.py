@@ -20,7 +20,7 @@ from rocketwire.cli.doctor.command import _show
 from rocketwire.cli.doctor.findings import Finding, Verdict
 from rocketwire.cli.invocation import Invocation
 from rocketwire.cli.output import make_console, make_table, to_json
-from rocketwire.cli.visible import TerminalLog, visible, visible_lines
+from rocketwire.cli.safe_text import TerminalLog, visible, visible_lines
 from rocketwire.errors import SystemBusyError
 
 TURNS = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.wire_tools import reply_from
+
 from rocketwire.core.effects import InvokeAll, Op, Sleep
 from rocketwire.errors import ConnectionLostError
 from rocketwire.wire.codes import RequestCode, ResponseCode
-from rocketwire.wire.command import RESPONSE, Command, reply_from
+from rocketwire.wire.command import RESPONSE, Command
 
 
 def cut_off_at_every_step(

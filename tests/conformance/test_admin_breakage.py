@@ -50,6 +50,7 @@ def test_a_change_that_was_half_done_says_how_far_it_came(admin: Any):
         admin.create_topic("new", 1)
     for ask in (
         admin.groups,
+        lambda: admin.alter_topic("orders", queues=3),
         lambda: admin.delete_topic("orders"),
         lambda: admin.group("nobody"),
         lambda: admin.broker_settings("broker-b"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketwire import AsyncProducer, Message, MessageQueue, Producer
+from rocketwire import AsyncProducer, ConfigError, Message, MessageQueue, Producer
 from rocketwire.embedded import EmbeddedCluster
 
 LIMIT = 30.0
@@ -58,6 +58,10 @@ def test_a_flush_waits_for_all_that_was_submitted_before(
             deliveries = [producer.submit(Message("orders", b"%d" % n)) for n in range(300)]
             producer.flush(LIMIT)
             assert all(delivery.done() for delivery in deliveries)
+        assert producer.submit(Message("orders", b"x")).result(f"{LIMIT}s").offset >= 0
+        producer.flush(f"{LIMIT}s")
+        with pytest.raises(ConfigError, match="no span of time"):
+            producer.flush("soon")
 
 
 @pytest.mark.parametrize("auto_batch", [False, True])
@@ -91,5 +95,8 @@ def test_an_asyncio_flush_waits_for_all_that_was_submitted_before(
                 deliveries = [await producer.submit(Message("orders", b"x")) for _ in range(300)]
                 await producer.flush(LIMIT)
                 assert all(delivery.done() for delivery in deliveries)
+            await producer.flush(f"{LIMIT}s")
+            with pytest.raises(ConfigError, match="no span of time"):
+                await producer.flush("soon")
 
     asyncio.run(main())

@@ -90,6 +90,26 @@ class Recorder:
         return record
 
 
+def test_what_can_not_be_sent_is_refused_in_the_same_words_with_and_without(target, surrounded):
+    """An empty list was an IndexError with middleware, and a wrong message its mistake."""
+    good, topic = Message(target.topic(), b"x"), target.topic()
+    wrong = ([], ["x"], [good, 5], [[good]], [good, Message(topic, b"")], 5, None)
+    calls = ("send", "submit", "send_oneway", "send_many", "request")
+
+    def words(shell: Any, call: str, messages: Any) -> str:
+        with pytest.raises(InvalidMessageError) as caught:
+            getattr(shell, call)(messages)
+        return str(caught.value)
+
+    plain, recorder = surrounded(), Recorder()
+    with_one = surrounded(recorder.layer())
+    for call in calls:
+        for messages in wrong[1:] if call == "send_many" else wrong:
+            if call == "send_many" or isinstance(messages, list):
+                assert words(with_one, call, messages) == words(plain, call, messages)
+    assert recorder.log == []
+
+
 # -- one message -------------------------------------------------------------------------------
 
 
@@ -461,7 +481,7 @@ def test_after_a_failure_later_windows_do_not_send_that_key(target, surrounded, 
         ]
 
     monkeypatch.setattr(
-        shell.producer.send_many.__wrapped__.__globals__[type(shell.producer).__name__],
+        type(shell.producer),
         "send_many",
         blocking if type(shell.producer) is Producer else asynchronous,
     )

@@ -306,6 +306,22 @@ def test_what_was_not_received_can_not_be_acknowledged(target, receiver):
         one.acknowledge([Message("t", "x")])
 
 
+def test_only_lists_of_what_the_group_has_received_are_acknowledged(modern, producer, receiver):
+    """A message has its group's receipt: under another group it would acknowledge something else."""
+    topic = modern.topic(queues=1)
+    producer.send(Message(topic, "x"))
+    one, other = (receiver(unique_group(), topic) for _ in range(2))
+    (message,) = one.receive(wait=20)
+    for wrong in (None, message, 5):
+        with pytest.raises(InvalidMessageError, match="give a list of what receive"):
+            one.acknowledge(wrong)
+    with pytest.raises(InvalidMessageError, match="was received by group"):
+        other.acknowledge([message])
+    one.acknowledge(iter([message]))
+    (own,) = other.receive(wait=20)
+    other.acknowledge((own,))
+
+
 def test_a_consumer_that_is_closed_or_wants_nothing_says_so(target, receiver):
     idle = receiver(unique_group())
     with pytest.raises(ConfigError, match="subscribe"):

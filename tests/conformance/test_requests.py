@@ -21,6 +21,7 @@ from rocketwire import (
     Message,
     Outcome,
     Producer,
+    Reader,
     Reply,
     ReplyTimeoutError,
     RocketMQError,
@@ -183,3 +184,57 @@ def test_broken_brokers(name):
             with pytest.raises((SendFailedError, ReplyTimeoutError)) as failed:
                 shell.request(Message("t", "x"), timeout=0.5)
             assert failed.value.outcome is Outcome.NOT_SENT
+
+
+@pytest.mark.parametrize("threads", [1, 20], ids=["one", "many"])
+def test_a_shutdown_tells_threads_that_wait_for_replies(threads: int):
+    """They waited for all of their time, for what could not come any more."""
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic("t", 1)
+        producer = Producer(cluster.name_server).start()
+        with ThreadPoolExecutor(threads) as pool:
+            asked = [
+                pool.submit(producer.request, Message("t", f"{n}"), timeout=100)
+                for n in range(threads)
+            ]
+            wait_until_stored(cluster, threads)
+            producer.shutdown()
+            for one in asked:
+                error = one.exception(20)
+                assert isinstance(error, ClientClosedError)
+                assert "before a reply came: the request was stored" in str(error)
+
+
+def test_a_shutdown_tells_tasks_that_wait_for_replies():
+    async def main(cluster: EmbeddedCluster) -> None:
+        producer = await AsyncProducer(cluster.name_server).start()
+        asked = [
+            asyncio.ensure_future(producer.request(Message("t", f"{n}"), timeout=100))
+            for n in range(3)
+        ]
+        await asyncio.to_thread(wait_until_stored, cluster, 3)
+        await producer.shutdown()
+        for found in await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 20):
+            assert isinstance(found, ClientClosedError)
+
+    with EmbeddedCluster() as cluster:
+        cluster.create_topic("t", 1)
+        asyncio.run(main(cluster))
+
+
+def wait_until_stored(cluster: EmbeddedCluster, count: int) -> None:
+    deadline = time.monotonic() + 20
+    with Reader(cluster.name_server) as reader:
+        while len(list(reader.read("t"))) < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    time.sleep(0.1)  # the answers are on their way
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_properties_that_leave_no_room_for_those_of_a_request_are_refused(name: str):
+    with EmbeddedCluster() as cluster, SHELLS[name](cluster.name_server) as shell:
+        cluster.create_topic("t", 1)
+        large = Message("t", "x", properties={"p": "v" * 32_650})
+        with pytest.raises(InvalidMessageError, match="those of the request included"):
+            shell.request(large)

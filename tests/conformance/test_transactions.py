@@ -129,9 +129,15 @@ def test_only_one_message_is_taken(shell, given):
 def test_wrong_settings_are_told(shell):
     with pytest.raises(ConfigError, match="timeout is -1"):
         shell.transact(Message("t", "x"), timeout=-1)
+    with pytest.raises(ConfigError, match="timeout is True"):
+        shell.transact(Message("t", "x"), timeout=True)
     for kind in (Producer, AsyncProducer):
         with pytest.raises(ConfigError, match="checker is 5"):
             kind("127.0.0.1:1", checker=5)
+        for wrong in (lambda: True, lambda message, more: True):
+            with pytest.raises(ConfigError, match="can't be called with one argument"):
+                kind("127.0.0.1:1", checker=wrong)
+        kind("127.0.0.1:1", checker=lambda message, more=None: True)
         with pytest.raises(ConfigError, match="checker needs background=True"):
             kind("127.0.0.1:1", checker=lambda m: True, background=False)
 
@@ -347,12 +353,12 @@ def test_a_question_that_crossed_with_the_decision_is_not_answered(name):
         cluster.create_topic("t", 1)
         with SHELLS[name](cluster.name_server, group="g", checker=notes) as shell:
             tx = shell.transact(Message("t", "x"))
-            desk = shell.producer._instance.check_desks["g"]
+            runner = shell.producer._instance.check_runners["g"]
             offset = decode_offset_message_id(tx.result.offset_message_id).offset
             address = cluster.brokers[0].address
             check = Check(address, "b", "g", "t", None, 0, offset + 100, tx.transaction_id)
-            desk.post(check)
-            desk.post(check._replace(transaction_id="another"))
+            runner.post(check)
+            runner.post(check._replace(transaction_id="another"))
             wait_until(lambda: len(notes.asked) == 1)
             time.sleep(0.1)
             assert len(notes.asked) == 1

@@ -52,23 +52,28 @@ def marked():
         yield pytest.param(page, id=names(page), marks=marks)
 
 
-@pytest.fixture
-def place(tmp_path):
+def make_place(folder, python=sys.executable):
     """A folder to run in, with a ``rocketwire`` command on its path."""
     for name, module in (("rocketwire", "-m rocketwire"), ("python", "")):
-        command = tmp_path / "bin" / name
-        command.parent.mkdir(exist_ok=True)
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} {module} "$@"\n')
+        command = folder / "bin" / name
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text(f'#!/bin/sh\nexec {python} {module} "$@"\n')
         command.chmod(command.stat().st_mode | stat.S_IXUSR)
-    (tmp_path / "here").mkdir()
-    return tmp_path
+    (folder / "here").mkdir()
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path):
+    return make_place(tmp_path)
 
 
 class Page:
     """Runs one page against one cluster."""
 
-    def __init__(self, page, cluster, place):
+    def __init__(self, page, cluster, place, python=sys.executable):
         self.page = page
+        self.python = python
         self.cluster = cluster
         self.place = place
         self.here = place / "here"
@@ -84,7 +89,7 @@ class Page:
         (place / "spark-defaults.conf").write_text(
             "spark.sql.shuffle.partitions 2\nspark.ui.enabled false\n"
         )
-        path = [str(place / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        path = [str(place / "bin"), str(Path(python).parent), os.environ["PATH"]]
         self.environment = os.environ | {
             "PYTHONPATH": str(SOURCES),
             "PATH": os.pathsep.join(path),
@@ -123,7 +128,7 @@ class Page:
         listing.write_text(json.dumps(blocks))
         done = subprocess.run(
             [
-                sys.executable,
+                self.python,
                 "-W",
                 "error::ResourceWarning",
                 str(RUNNER),

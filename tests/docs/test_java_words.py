@@ -49,6 +49,13 @@ def test_a_word_of_java_has_ours_and_the_difference(word):
     assert all((java, ours, difference))
 
 
+def test_only_the_other_protocol_is_not_there():
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    missing = [row for row in rows if re.search(r"not there|not yet|missing|unsupported", row)]
+    assert [row for row in missing if "gRPC" not in row] == []
+    assert len(missing) == 1
+
+
 def test_every_row_leads_to_a_page():
     section = PAGE.read_text(encoding="utf-8").split("## Java's words")[1]
     rows = [line for line in section.splitlines() if re.match(r"\| `", line)]

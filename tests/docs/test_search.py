@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from tests.docs.markdown_blocks import ROOT
+from tests.docs.test_java_words import WORDS as JAVA_WORDS
 
 sys.path.insert(0, str(ROOT / "tools"))
 from browser import Browser, find_browser
@@ -39,6 +40,10 @@ _ASK = """
 })()
 """
 _FOUND = "[...document.querySelectorAll('.md-search-result__link')].map(link => link.href)"
+_IN_THE_PAGE_FROM_JAVA = """
+[...document.querySelectorAll('.md-search-result__link')].some(
+  (link) => link.href.includes("howto/from-java.html") && link.textContent.toLowerCase().includes(WORD.toLowerCase()))
+"""
 _FETCHED = "performance.getEntriesByType('resource').map(entry => entry.name)"
 
 
@@ -76,3 +81,17 @@ def test_a_word_is_found_in_pages_opened_as_files(site, browser, word):
     pages = [link.split("#")[0].split("?")[0] for link in browser.evaluate(_FOUND)]
     assert (site / WORDS[word]).as_uri() in pages
     assert all(name.startswith("file:") for name in browser.evaluate(_FETCHED))
+
+
+@needs_browser
+def test_every_word_of_java_is_found_with_its_row(site, browser):
+    browser.open((site / "index.html").as_uri())
+    missing = []
+    for word in JAVA_WORDS:
+        browser.evaluate(_ASK.replace("WORD", json.dumps(word)))
+        # The answer to the word before may still stand there, so the word itself is looked for.
+        try:
+            browser.wait_for(_IN_THE_PAGE_FROM_JAVA.replace("WORD", json.dumps(word)))
+        except TimeoutError:
+            missing.append(word)
+    assert missing == []

@@ -1,8 +1,11 @@
 """What an editor knows: the types that users see, revealed by mypy under its strictest rules."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from rocketwire.hooks import HookSet
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +41,7 @@ EXPECTED = [
     "rocketwire.message.SendResult",
     "str",
     "rocketwire.message.SendResult",
-    "list[rocketwire.message.SendResult | rocketwire.errors.RocketMQError]",
+    "list[rocketwire.message.SendResult]",
     "tuple[rocketwire.core.faults.entries.BrokerHealth, ...]",
     "tuple[tuple[str, str, int, fallback=rocketwire.message.MessageQueue], ...]",
     "datetime.datetime",
@@ -68,3 +71,11 @@ def test_editors_are_told_the_types_of_everything_that_users_call(tmp_path):
     shown = [text.replace("builtins.", "").replace("def () -> ", "") for text in revealed]
     assert shown == EXPECTED, done.stdout + done.stderr
     assert " error: " not in done.stdout
+
+
+def test_the_table_of_hooks_has_each():
+    page = (ROOT / "docs" / "howto" / "middleware.md").read_text()
+    rows = page.partition("## Middleware or hook")[2].partition("## ")[0]
+    cells = [line.split("|")[1] for line in rows.splitlines() if line.startswith("|")]
+    told = set(re.findall(r"`(\w+)`", " ".join(cells)))
+    assert told == set(HookSet.__slots__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import socket
 import ssl
 import threading
@@ -12,6 +13,7 @@ import pytest
 from wire_client import WireClient, batch_item, pull_ext, send_ext
 
 from rocketwire.embedded import EmbeddedCluster
+from rocketwire.embedded.options import BrokerOptions, BrokerSettings
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Command, decode_command, encode_command
@@ -230,3 +232,10 @@ def test_ports_can_be_chosen() -> None:
     with EmbeddedCluster(brokers=2, ports=free) as cluster:
         assert cluster.name_server == f"127.0.0.1:{free[0]}"
         assert [b.port for b in cluster.brokers] == free[1:]
+
+
+def test_type_checkers_know_the_settings_of_brokers():
+    own = {"queues", "auto_create_topics", "flush"}
+    known = {spec.name: spec.type for spec in dataclasses.fields(BrokerOptions)}
+    typed = {name: hint.__forward_arg__ for name, hint in BrokerSettings.__annotations__.items()}
+    assert typed == {name: hint for name, hint in known.items() if name not in own}

@@ -192,6 +192,23 @@ def test_an_error_tells_its_position(expression: str, position: int) -> None:
     assert failure.value.position == position
 
 
+@pytest.mark.parametrize(
+    "digits", ["9" * 20, "9" * 5000, "-" + "9" * 5000, "x" * 5000, "\uff11" * 30]
+)
+def test_a_property_of_digits_without_end_is_a_message_that_does_not_fit(digits: str) -> None:
+    # One such message made every pull of its queue fail.
+    for expression in ("a > 1", "a = 1", "a < 1.5", "a BETWEEN 1 AND 2", "NOT (a > 1)"):
+        SqlFilter(expression).matches({"a": digits})
+    assert not SqlFilter("a > 1").matches({"a": digits})
+
+
+def test_zeros_before_a_number_are_as_many_as_one_likes() -> None:
+    assert SqlFilter("a = 7").matches({"a": "0" * 5000 + "7"})
+    assert SqlFilter("a = -7").matches({"a": "-" + "0" * 5000 + "7"})
+    with pytest.raises(ExpressionError):
+        SqlFilter("a > " + "9" * 5000)
+
+
 def test_a_long_chain_is_no_deep_one() -> None:
     assert SqlFilter(" AND ".join(["price = 12"] * 5000)).matches(MESSAGE)
     assert SqlFilter(" OR ".join(["price = 13"] * 5000 + ["price = 12"])).matches(MESSAGE)

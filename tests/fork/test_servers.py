@@ -18,10 +18,10 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.docs.markdown_blocks import ROOT, blocks_of
+from tests.wire_tools import decode_message_id
 
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode
-from rocketwire.wire.message_id import decode_message_id
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

@@ -202,11 +202,11 @@ def test_a_task_may_take_longer_than_messages_stay_invisible(place):
 def test_a_worker_takes_no_more_than_it_may_prefetch(place):
     place.lone_worker(name="one", TASKS_PREFETCH="1")
     for number in range(4):
-        place.send("slow", number, 3.0)
+        place.send("slow", number, 60.0)  # longer than a worker takes to begin on a busy machine
     wait_for(lambda: len(place.noted()) == 1, what="the first task")
     # The rest is still there for another worker.
     place.lone_worker(name="two", TASKS_PREFETCH="1")
-    wait_for(lambda: len({line for line in place.noted() if "begin" in line}) >= 2)
+    wait_for(lambda: len({line for line in place.noted() if line.endswith("first")}) >= 2)
     assert not [line for line in place.noted() if line.startswith("end")]
 
 

@@ -416,6 +416,21 @@ def test_instrument_surrounds_clients_made_afterwards_once(cluster, topic, recor
     assert [s.name for s in recorder.spans()] == [f"send {topic}"]
 
 
+def test_a_client_with_an_instrument_of_its_own_has_each_span_once(cluster, topic, recorder):
+    instrument(recorder.tracers, recorder.meters)
+    try:
+        producer = Producer(cluster.name_server, middleware=[OpenTelemetry(recorder.tracers)])
+        consumer = Consumer(
+            cluster.name_server, group=f"g-{topic}", start="earliest", middleware=[recorder.layer]
+        )
+    finally:
+        uninstrument()
+    with producer:
+        producer.send(Message(topic, b"x"))
+    consumer.subscribe(topic).run(lambda message: consumer.stop())
+    assert [s.name for s in recorder.spans()] == [f"send {topic}", f"process {topic}"]
+
+
 CHILD = """
 import json, sys
 from opentelemetry.sdk.trace import TracerProvider

@@ -8,11 +8,15 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +37,7 @@ from rocketwire.embedded import EmbeddedCluster
 
 pytest.importorskip("prometheus_client", reason="needs rocketwire[prometheus]")
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocketwire.integrations.prometheus import ClusterCollector, Collector
@@ -182,6 +186,18 @@ def test_a_consumer_has_its_lag_and_what_became_of_messages(cluster):
     assert value(last, "rocketwire_consumer_retried_total", group="behind") == 1
 
 
+def test_a_client_that_is_added_twice_counts_once(cluster):
+    with Producer(cluster.name_server, group="twice") as producer:
+        producer.send(Message("paid", b"x"))
+        collector = Collector(producer, producer)
+        collector.add(producer)
+        sends = "rocketwire_producer_sends_total"
+        assert value(scraped(collector), sends, group="twice") == 1
+        collector.remove(producer)
+        collector.remove(producer)
+        assert scraped(collector) == {}
+
+
 def test_what_is_no_client_is_refused():
     with pytest.raises(ConfigError, match="give a producer or a consumer"):
         Collector(5)
@@ -192,6 +208,13 @@ def test_what_is_no_client_is_refused():
 
 @pytest.fixture(scope="module")
 def busy() -> Iterator[EmbeddedCluster]:
+    """Shared by tests that only look at it: in any order they find the same."""
+    with busy_cluster() as cluster:
+        yield cluster
+
+
+@contextmanager
+def busy_cluster() -> Iterator[EmbeddedCluster]:
     """A cluster with a topic, a group that is behind, and a dead letter."""
     with EmbeddedCluster(brokers=2, queues=1) as cluster:
         cluster.create_topic("paid", 1)
@@ -356,6 +379,196 @@ def test_promtool_accepts_the_rules():
     subprocess.run(
         [promtool, "check", "rules", str(DASHBOARDS / "alerts.yml")], check=True, timeout=60
     )
+
+
+#: What Prometheus would see in two hours, a minute apart, and which alerts stand at its end.
+STORIES = {
+    "a broker that its name server forgot": (
+        {
+            "rocketwire_cluster_up": "1x120",
+            "rocketwire_cluster_broker_up{cluster='c', broker='broker-a'}": "1x120",
+            "rocketwire_cluster_broker_up{cluster='c', broker='broker-b'}": "1x99 stale",
+        },
+        {("RocketMQBrokerDown", "broker-b")},
+    ),
+    "a broker that does not answer": (
+        {
+            "rocketwire_cluster_up": "1x120",
+            "rocketwire_cluster_broker_up{cluster='c', broker='broker-a'}": "1x99 0x20",
+        },
+        {("RocketMQBrokerDown", "broker-a")},
+    ),
+    "the first dead letter of a group": (
+        {
+            "rocketwire_cluster_up": "1x120",
+            "rocketwire_cluster_dead_letters{group='billing'}": "_x110 1x9",
+            "rocketwire_cluster_dead_letters{group='quiet'}": "7x120",
+        },
+        {("RocketMQDeadLetters", "billing")},
+    ),
+    "one more": (
+        {
+            "rocketwire_cluster_up": "1x120",
+            "rocketwire_cluster_dead_letters{group='billing'}": "7x110 8x9",
+        },
+        {("RocketMQDeadLetters", "billing")},
+    ),
+    "an exporter that is new": (
+        {
+            "rocketwire_cluster_up": "_x115 1x4",
+            "rocketwire_cluster_dead_letters{group='billing'}": "_x115 7x4",
+            "rocketwire_cluster_broker_up{cluster='c', broker='broker-a'}": "_x115 1x4",
+        },
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize("story", list(STORIES))
+def test_promtool_finds_that_the_rules_tell(story, tmp_path):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed here")
+    series, alerts = STORIES[story]
+    names = {"RocketMQBrokerDown": "broker", "RocketMQDeadLetters": "group"}
+    told = [
+        {
+            "eval_time": "119m",
+            "alertname": name,
+            "exp_alerts": [
+                {"exp_labels": found} for alert, found in map(firing, alerts) if alert == name
+            ],
+        }
+        for name in names
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": text} for name, text in series.items()],
+        "alert_rule_test": told,
+    }
+    bare = tmp_path / "alerts.yml"  # without the words, which are not tested here
+    rules_only = yaml.safe_load((DASHBOARDS / "alerts.yml").read_text())
+    for group in rules_only["groups"]:
+        for rule in group["rules"]:
+            rule.pop("annotations")
+    bare.write_text(yaml.safe_dump(rules_only))
+    path = tmp_path / "test.yml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(bare)], "tests": [test]}))
+    done = subprocess.run(
+        [promtool, "test", "rules", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def firing(alert: tuple[str, str]) -> tuple[str, dict[str, str]]:
+    name, who = alert
+    if name == "RocketMQBrokerDown":
+        return name, {"severity": "critical", "cluster": "c", "broker": who}
+    return name, {"severity": "warning", "group": who}
+
+
+#: Panels that are empty as long as all goes well.
+NOTHING_WRONG = {"Retries by reason", "The exporter"}
+
+
+@pytest.fixture
+def prometheus(tmp_path):
+    """A real Prometheus with our rules, that looks at a producer, a consumer and a cluster."""
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("prometheus is not installed here")
+    with busy_cluster() as cluster:
+        yield from watched(cluster.name_server, program, tmp_path)
+
+
+def watched(name_server: str, program: str, tmp_path: Path) -> Iterator[Asked]:
+    registry = CollectorRegistry()
+    producer = Producer(name_server, group="shop")
+    consumer = Consumer(name_server, group="shop-readers", start="earliest")
+    with Admin(name_server) as admin, producer, running(consumer.subscribe("paid")):
+        producer.send(Message("paid", b"x"))
+        registry.register(Collector(producer, consumer))
+        registry.register(ClusterCollector(admin, keep=0.0))
+        server, thread = start_http_server(0, "127.0.0.1", registry)
+        target = f"127.0.0.1:{server.server_port}"
+        (tmp_path / "prometheus.yml").write_text(
+            "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n"
+            f"rule_files: [{DASHBOARDS / 'alerts.yml'}]\n"
+            f"scrape_configs: [{{job_name: ours, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        )
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        process = subprocess.Popen(
+            [program, f"--config.file={tmp_path / 'prometheus.yml'}", f"--web.listen-address={address}",
+             f"--storage.tsdb.path={tmp_path / 'data'}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            yield Asked(address, producer)
+        finally:
+            process.kill()
+            process.wait(10)
+            server.shutdown()
+            server.server_close()
+            thread.join(5)
+
+
+@contextmanager
+def running(consumer: Consumer) -> Iterator[None]:
+    thread = threading.Thread(target=consumer.run, args=(lambda message: None,))
+    thread.start()
+    try:
+        yield
+    finally:
+        consumer.stop()
+        thread.join(30)
+
+
+class Asked:
+    """The API of a Prometheus."""
+
+    def __init__(self, address: str, producer: Producer) -> None:
+        self._address = address
+        self.producer = producer
+
+    def get(self, path: str, **parameters: str) -> Any:
+        url = f"http://{self._address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        return json.loads(fetch(url))["data"]
+
+    def wait(self, question: Any) -> Any:
+        limit = time.monotonic() + 40
+        while time.monotonic() < limit:
+            self.producer.send(Message("paid", b"x"))
+            try:
+                if found := question():
+                    return found
+            except OSError:  # it is still starting
+                pass
+            time.sleep(0.2)
+        raise AssertionError("Prometheus did not come so far in 40 s")
+
+
+def test_a_real_prometheus_evaluates_our_rules_and_the_queries_of_the_board(prometheus):
+    def healthy() -> list[Any]:
+        groups = prometheus.get("rules")["groups"]
+        found = [rule for group in groups for rule in group["rules"]]
+        return found if found and all(r["health"] != "unknown" for r in found) else []
+
+    evaluated = prometheus.wait(healthy)
+    assert {r["name"]: r["health"] for r in evaluated} == {name: "ok" for name, _ in rules()}
+    # Two scrapes make a rate.
+    sends = "rate(rocketwire_producer_sends_total[5m]) > 0"
+    prometheus.wait(lambda: prometheus.get("query", query=sends)["result"])
+    answered = {}
+    for title, query in queries():
+        answered[title, query] = len(prometheus.get("query", query=query)["result"])
+    empty = {title for (title, _), series in answered.items() if not series}
+    assert empty <= NOTHING_WRONG
+    assert len(answered) - len(empty) >= 10
 
 
 def test_labels_are_bounded():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -44,6 +47,16 @@ with EmbeddedCluster(brokers=2) as cluster:
                 break
 print(rocketwire.__version__, rocketwire.__file__)
 """
+
+
+def interpreters() -> dict[str, str]:
+    """Programs of all Pythons here that are served, by release; further ones are in ROCKETWIRE_PYTHONS."""
+    folders = os.environ.get("ROCKETWIRE_PYTHONS", "").split(os.pathsep)
+    folders += [str(path) for path in sorted(Path.home().glob(".pyenv/versions/3.*/bin"))]
+    places = os.pathsep.join([*filter(None, folders), os.environ["PATH"]])
+    releases = [f"3.{minor}" for minor in range(11, 15)]
+    found = {each: shutil.which(f"python{each}", path=places) for each in releases}
+    return {each: program for each, program in found.items() if program is not None}
 
 
 def run(*command: object, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -110,3 +123,21 @@ def test_the_command_without_its_extra_says_what_to_install(empty, tmp_path):
         assert done.stderr == (
             "the rocketwire command needs typer and rich: pip install 'rocketwire[cli]'\n"
         )
+
+
+@pytest.mark.parametrize("release", interpreters())
+def test_the_first_snippet_of_the_readme_runs_on_every_python_that_is_here(
+    built, tmp_path, release
+):
+    """In an environment with nothing in it but the wheel, which was built from the sdist."""
+    run(interpreters()[release], "-m", "venv", "--without-pip", tmp_path / "empty", cwd=tmp_path)
+    python = tmp_path / "empty" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index"]
+    run(*pip, built / WHEEL, cwd=tmp_path)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (snippet, *_) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    told = "import sys; print(*sys.version_info[:2], sep='.')\n"
+    done = run(python, "-I", "-W", "error", "-c", told + snippet, cwd=tmp_path)
+    version, queue = done.stdout.splitlines()
+    assert version == release
+    assert re.fullmatch(r"MessageQueue\(topic='orders', broker='broker-[ab]', id=[0-3]\)", queue)

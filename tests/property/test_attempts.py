@@ -210,7 +210,7 @@ def test_an_attempt_that_is_over_does_not_keep_the_body_alive() -> None:
 
 # -- several answers at once ------------------------------------------------------------------------
 
-flights = st.lists(
+attempts = st.lists(
     st.tuples(names, st.floats(0.0, 0.5), st.floats(0.0, 0.3), st.booleans()), max_size=30
 )
 
@@ -237,7 +237,7 @@ def _table(policy: FaultPolicy, heard: list[Any]) -> FaultTable:
 
 
 @relaxed
-@given(rounds=st.lists(flights, max_size=6), policy=policies)
+@given(rounds=st.lists(attempts, max_size=6), policy=policies)
 def test_answers_that_are_told_at_once_teach_the_same_as_one_by_one(
     rounds: list[Any], policy: FaultPolicy
 ) -> None:
@@ -248,8 +248,8 @@ def test_answers_that_are_told_at_once_teach_the_same_as_one_by_one(
         pairs = []
         for broker, at, took, stays in started:
             made = [table.begin(broker, now + at) for table in (one_by_one, at_once)]
-            for flight in made:
-                flight.written(now + at, 100)
+            for attempt in made:
+                attempt.written(now + at, 100)
             if not stays and took:
                 pairs.append(made)
         now += 0.8

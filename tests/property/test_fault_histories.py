@@ -83,7 +83,7 @@ class WatchedModel(PolicyModel):
         usable = {e.name for e in entries if e.state == "usable" and e.name not in self.suspects}
         # The attempt has taken the place of a trial already.
         places = (None, attempt)
-        on_trial = {e.name for e in entries if e.state == "trial" and e.trial_flight in places}
+        on_trial = {e.name for e in entries if e.state == "trial" and e.trial_attempt in places}
         candidates = usable | on_trial
         if candidates:
             # When what is typical changes, suspicion is seen at the next look.
@@ -95,7 +95,7 @@ class WatchedModel(PolicyModel):
         super().attempt_begins(attempt)
 
     def is_suspect(self, entry, now):
-        waiting = [f for f in entry.flights if f.written_at >= entry.proof]
+        waiting = [f for f in entry.under_way if f.written_at >= entry.proof]
         others = sorted(
             e.smoothed for e in self.table._entries.values() if e is not entry and e.samples >= 5
         )
@@ -110,7 +110,7 @@ class WatchedModel(PolicyModel):
         def badness(entry):
             if entry.state == "isolated" and entry.cause != "slow":
                 return 1, entry.until if entry.probe_at == float("inf") else entry.probe_at
-            waiting = [f for f in entry.flights if f.written_at >= entry.proof]
+            waiting = [f for f in entry.under_way if f.written_at >= entry.proof]
             age = now - waiting[0].written_at if waiting and entry.suspect else 0.0
             return 0, age if entry.state == "usable" else max(age, entry.last_wait)
 
@@ -175,9 +175,9 @@ def check_figures(model, figures, retries):
     ]
     assert len(slow) <= len(states) // 2
     assert all(entry.last_isolation <= 30.0 for entry in model.table._entries.values())
-    # Nothing is left behind: no flight, no place taken.
+    # Nothing is left behind: no attempt, no place taken.
     assert all(health.in_flight == 0 for health in states)
-    assert all(entry.trial_flight is None for entry in model.table._entries.values())
+    assert all(entry.trial_attempt is None for entry in model.table._entries.values())
 
 
 @relaxed
@@ -254,7 +254,7 @@ def test_the_spread_is_even_whenever_all_are_usable_again(seed, brokers, queues,
 class TableLife(RuleBasedStateMachine):
     """A table under any sequence of events, compared with what a fresh look at it finds."""
 
-    flights = Bundle("flights")
+    attempts = Bundle("attempts")
 
     @initialize(
         mode=st.sampled_from(["adaptive", "java4", "java5", "off"]),
@@ -271,13 +271,13 @@ class TableLife(RuleBasedStateMachine):
         self.lab = FaultLab(policy, brokers=("a", "b", "c", "d"), probing=probing, chance=chance)
         self.probing = set()
 
-    @rule(target=flights, broker=st.sampled_from("abcd"), size=st.sampled_from([0, 100, 500_000]))
+    @rule(target=attempts, broker=st.sampled_from("abcd"), size=st.sampled_from([0, 100, 500_000]))
     def begin(self, broker, size):
-        flight = self.lab.table.begin(broker, self.lab.now)
-        flight.written(self.lab.now, size)
-        return flight
+        attempt = self.lab.table.begin(broker, self.lab.now)
+        attempt.written(self.lab.now, size)
+        return attempt
 
-    @rule(target=flights, broker=st.sampled_from("abcd"))
+    @rule(target=attempts, broker=st.sampled_from("abcd"))
     def begin_and_connect(self, broker):
         return self.lab.table.begin(broker, self.lab.now)
 
@@ -290,17 +290,17 @@ class TableLife(RuleBasedStateMachine):
         for _ in range(times):
             self.lab.answer(broker)
 
-    @rule(flight=consumes(flights), code=st.sampled_from([0, 0, 0, 10, 2, 17, 215, 1500]))
-    def reply(self, flight, code):
-        self.lab.table.replied(flight, self.lab.now, code)
+    @rule(attempt=consumes(attempts), code=st.sampled_from([0, 0, 0, 10, 2, 17, 215, 1500]))
+    def reply(self, attempt, code):
+        self.lab.table.replied(attempt, self.lab.now, code)
 
-    @rule(flight=consumes(flights))
-    def fail(self, flight):
-        self.lab.table.failed(flight, self.lab.now, "closed the connection")
+    @rule(attempt=consumes(attempts))
+    def fail(self, attempt):
+        self.lab.table.failed(attempt, self.lab.now, "closed the connection")
 
-    @rule(flight=consumes(flights))
-    def cancel(self, flight):
-        self.lab.table.cancelled(flight)
+    @rule(attempt=consumes(attempts))
+    def cancel(self, attempt):
+        self.lab.table.cancelled(attempt)
 
     @rule()
     def start_probes(self):

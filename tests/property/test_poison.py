@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketwire.columns.decode import RecordDecoder
+from rocketwire.columns.record_starts import PullBody
 from rocketwire.columns.schema import ALL_SCHEMA
-from rocketwire.columns.walk import PullBody
 from rocketwire.core.group.handling import Failure, describe, wanted_retry
 from rocketwire.core.reading.pull import ALL, read_pull
 from rocketwire.errors import RemoteProtocolError

@@ -18,8 +18,14 @@ from tests.real.apache import ApacheCluster  # noqa: E402
 from tests.real.grpc_proxy import GrpcProxy, grpc_proxy  # noqa: E402
 from tests.real.settings import ADMIN, WRITER, TlsFiles  # noqa: E402
 
-#: Masters that die and come back take minutes: ``make test-full`` asks for them.
-collect_ignore = [] if os.environ.get("ROCKETWIRE_REPLICAS") else ["test_replicas.py"]
+#: Masters that die and come back, proxies with keys, and whole pages take minutes: ``make test-full``.
+_SLOW = [
+    "test_replicas.py",
+    "test_controller.py",
+    "test_secured_proxy.py",
+    "test_operators_walk.py",
+]
+collect_ignore = [] if os.environ.get("ROCKETWIRE_REPLICAS") else _SLOW
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -83,8 +89,11 @@ def tls_files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
 @pytest.fixture
 def guarded(version: str) -> ApacheCluster:
     """A cluster with ACL."""
+    # Through a proxy one topic takes all types of messages only so.
+    mixed = {"enableMixedMessageType": "true"}
     return running.shared(
-        f"acl-{version}", lambda: ApacheCluster(version, brokers=1, acl=[ADMIN, WRITER])
+        f"acl-{version}",
+        lambda: ApacheCluster(version, brokers=1, acl=[ADMIN, WRITER], overrides=mixed),
     )
 
 

@@ -7,9 +7,10 @@ which it gives routes that lead through itself.
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.real import jars, settings
 from tests.real.apache import (
@@ -28,9 +29,22 @@ _THREADS = 2
 
 
 class GrpcProxy(JavaProcess):
-    """One proxy. ``grpc`` and ``remoting`` are the addresses of its two ports."""
+    """One proxy. ``grpc`` and ``remoting`` are the addresses of its two ports.
 
-    def __init__(self, cluster: ApacheCluster, folder: Path, host: str = "127.0.0.1") -> None:
+    ``overrides`` are settings of its own, ``jvm`` further options of Java; ``shown`` is the host to which
+    its routes lead.
+    """
+
+    def __init__(
+        self,
+        cluster: ApacheCluster,
+        folder: Path,
+        host: str = "127.0.0.1",
+        *,
+        shown: str | None = None,
+        overrides: Mapping[str, object] | None = None,
+        jvm: Sequence[str] = (),
+    ) -> None:
         (folder / "conf").mkdir(parents=True, exist_ok=True)
         ports = free_port(host), free_port(host)
         self.grpc, self.remoting = (f"{host}:{port}" for port in ports)
@@ -40,11 +54,14 @@ class GrpcProxy(JavaProcess):
             "namesrvAddr": cluster.name_server,
             "grpcServerPort": ports[0],
             "remotingListenPort": ports[1],
-            "remotingAccessAddr": host,
+            "remotingAccessAddr": shown or host,
             "localServeAddr": host,
             "useEndpointPortFromRequest": False,
+            # By default it is 20 s late with what is new, topics for retries among it.
+            "topicRouteServiceCacheRefreshSeconds": 1,
         }
-        conf.write_text(json.dumps(values | dict.fromkeys(_POOLS, _THREADS)))
+        values |= dict.fromkeys(_POOLS, _THREADS) | dict(overrides or {})
+        conf.write_text(json.dumps(values))
         command = [
             "java",
             "-Xms64m",
@@ -52,6 +69,7 @@ class GrpcProxy(JavaProcess):
             "-XX:MaxDirectMemorySize=128m",
             *OPENED,
             *QUICK_JVM,
+            *jvm,
             f"-Duser.home={folder}",
             f"-Djava.io.tmpdir={folder}",
             "-Djava.net.preferIPv4Stack=true",
@@ -90,9 +108,9 @@ _POOLS = (
 
 
 @contextmanager
-def grpc_proxy(cluster: ApacheCluster) -> Iterator[GrpcProxy]:
+def grpc_proxy(cluster: ApacheCluster, name: str = "proxy", **options: Any) -> Iterator[GrpcProxy]:
     """A proxy in front of ``cluster`` that ends with the block."""
-    proxy = GrpcProxy(cluster, cluster.folder / "proxy")
+    proxy = GrpcProxy(cluster, cluster.folder / name, **options)
     proxy.start()
     try:
         proxy.wait_ready()

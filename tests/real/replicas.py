@@ -1,12 +1,14 @@
-"""A broker with replicas: a synchronous master and its slave, as production has them."""
+"""Brokers with replicas, as production has them: a synchronous master and its slave, or a controller."""
 
+import json
 from types import TracebackType
 from typing import Self
 
 from tests.real import settings
-from tests.real.apache import ApacheBroker, ApacheCluster
+from tests.real.apache import START_LIMIT, ApacheBroker, ApacheCluster, free_port
 
 from rocketwire import Message, Producer, SendStatus
+from rocketwire.wire.route import decode_cluster_info
 
 
 class Replicated(ApacheCluster):
@@ -90,6 +92,69 @@ class Replicated(ApacheCluster):
         for slave in self.slaves:
             slave.kill()
         super().close(keep=keep)
+
+
+class Controlled(ApacheCluster):
+    """One broker name with replicas, and a controller that makes another the master when one dies.
+
+    ``brokers`` are the replicas. A send is confirmed when all of them have it that keep up.
+    """
+
+    def __init__(self, version: str, replicas: int = 2) -> None:
+        host = "127.0.0.1"
+        controller = f"{host}:{free_port(host)}"
+        own = {
+            "enableControllerInNamesrv": "true",
+            "controllerDLegerGroup": "controllers",
+            "controllerDLegerPeers": f"n0-{controller}",
+            "controllerDLegerSelfId": "n0",
+            "mappedFileSize": str(16 << 20),
+            # By default a master is missed after 10 s.
+            "scanNotActiveBrokerInterval": "500",
+            "scanInactiveMasterInterval": "500",
+        }
+        super().__init__(version, brokers=0, name_server_overrides=own)
+        values = {
+            "brokerId": "-1",
+            "enableControllerMode": "true",
+            "controllerAddr": controller,
+            "allAckInSyncStateSet": "true",
+            "brokerHeartbeatInterval": "500",
+            "controllerHeartBeatTimeoutMills": "3000",
+            "syncControllerMetadataPeriod": "1000",
+            "syncBrokerMetadataPeriod": "1000",
+            "checkSyncStateSetPeriod": "1000",
+            "slaveReadEnable": "true",
+        }
+        for number in range(1, replicas + 1):
+            folder = self.folder / f"replica-{number}"
+            broker = ApacheBroker(
+                version, "broker-a", folder, self.name_server, jvm=self._jvm, overrides=values
+            )
+            self.brokers.append(broker)
+
+    def _start(self) -> None:
+        super()._start()
+        self.wait_in_step()
+
+    def wait_in_step(self) -> None:
+        """Wait until all replicas have what the master has, so that any may follow it."""
+        self._await(self._keeps_up, self.server, START_LIMIT)
+
+    @property
+    def master(self) -> ApacheBroker | None:
+        """The replica that the name server tells to be the master."""
+        told = decode_cluster_info(self.ask(self.name_server, 106).body).brokers.get("broker-a")
+        address = told.addresses.get(0) if told is not None else None
+        return next((each for each in self.brokers if each.address == address), None)
+
+    def _keeps_up(self) -> bool:
+        """Whether all replicas are in the set from which a master is chosen."""
+        master = self.master
+        if master is None:
+            return False
+        told = json.loads(self.ask(master.listen, 907).body or b"{}")
+        return int(told.get("inSyncSlaveNums", 0)) >= len(self.brokers) - 1
 
 
 CLUSTER = settings.CLUSTER

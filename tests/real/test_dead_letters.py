@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
+import pytest
 from tests.conformance.members import eventually
 from tests.real import running
 from tests.real.apache import ApacheCluster
 from tests.real.running import unique
 from tests.real.settings import ADMIN
 
-from rocketwire import Admin, Consumer, Credentials, Message, Producer, Retry
+from rocketwire import (
+    Admin,
+    Consumer,
+    Credentials,
+    Message,
+    PermissionDeniedError,
+    PlainAccount,
+    Producer,
+    Retry,
+)
 
 ADMIN_KEYS = Credentials(ADMIN.access_key, ADMIN.secret_key)
 
@@ -57,6 +68,96 @@ def test_a_signed_group_tells_its_errors_and_gets_its_letters_back(guarded: Apac
         producer.create_topic(topic, 1)
         producer.send(Message(topic, "42"))
     bring_back(guarded.name_server, topic, group, credentials=ADMIN_KEYS)
+
+
+@pytest.mark.parametrize("version", ["5.3.3"], indirect=True)
+def test_narrow_rights_are_enough_to_send_letters_back_and_too_narrow_ones_send_nothing(
+    guarded: ApacheCluster,
+):
+    topic, group, name = unique("topic"), unique("group"), unique("mender")
+    keys = Credentials(name, "mender-secret")
+    server = guarded.name_server
+    with Admin(server, credentials=ADMIN_KEYS) as admin, Admin(server, credentials=keys) as mender:
+        admin.create_topic(topic, 1)
+        with Producer(server, credentials=ADMIN_KEYS) as producer:
+            producer.send(Message(topic, "42"))
+        give_up(server, topic, group, credentials=ADMIN_KEYS)
+        eventually(lambda: bool(list(admin.dead_letters(group))))
+        (letter,) = admin.dead_letters(group)
+        admin.create_user(name, "mender-secret")
+        # One that may write only can't look for the copy first, and so sends none.
+        admin.set_policy(name, f"Topic:%RETRY%{group}", ["Pub"])
+        admin.set_policy(name, f"Group:{group}", ["Sub"])
+        with pytest.raises(PermissionDeniedError, match=f"%DLQ%{group}"):
+            list(mender.dead_letters(group))
+        with pytest.raises(PermissionDeniedError, match="no permission to access Topic:%"):
+            mender.redrive(letter)
+        admin.set_policy(name, f"Topic:%DLQ%{group}", ["Sub", "Get"])
+        admin.set_policy(name, f"Topic:%RETRY%{group}", ["Sub"])
+        admin.set_policy(name, "Group:rocketwire-reader", ["Sub"])
+        eventually(lambda: bool(read_as(mender, group)))
+        (seen,) = mender.dead_letters(group)
+        # The original's place takes the right to read the original.
+        assert (seen.last_error, seen.original_queue) == (letter.last_error, None)
+        assert mender.redrive(seen).is_new
+        assert not mender.redrive(seen).is_new
+        assert not admin.redrive(letter).is_new
+
+
+@pytest.mark.parametrize("version", ["4.9.7"], indirect=True)
+def test_narrow_rights_of_a_plain_account_are_enough_and_too_narrow_ones_send_nothing(
+    guarded: ApacheCluster,
+):
+    topic, group, server = unique("topic"), unique("group"), guarded.name_server
+    dead, reader = f"%DLQ%{group}", {"rocketwire-reader": "SUB"}
+    rights = {
+        unique("writer"): ({dead: "PUB"}, {group: "PUB"} | reader),
+        unique("looker"): ({dead: "SUB"}, reader),
+        unique("mender"): ({dead: "SUB"}, {group: "SUB"} | reader),
+    }
+    with contextlib.ExitStack() as stack:
+        admin = stack.enter_context(Admin(server, credentials=ADMIN_KEYS))
+        admin.create_topic(topic, 1)
+        with Producer(server, credentials=ADMIN_KEYS) as producer:
+            producer.send(Message(topic, "42"))
+        give_up(server, topic, group, credentials=ADMIN_KEYS)
+        eventually(lambda: bool(list(admin.dead_letters(group))))
+        (letter,) = admin.dead_letters(group)
+        for name, (topics, groups) in rights.items():
+            admin.put_plain_account(PlainAccount(name, topics=topics, groups=groups), "a-secret")
+        writer, looker, mender = (
+            stack.enter_context(Admin(server, credentials=Credentials(name, "a-secret")))
+            for name in rights
+        )
+        # Brokers read their file again after seconds.
+        eventually(lambda: not refusal(mender, group))
+        # One that may write only can't look for the copy first, and so sends none.
+        assert f"it takes SUB on the topic {dead}" in refusal(writer, group)
+        with pytest.raises(PermissionDeniedError, match=r"broker-a.*it takes SUB on the"):
+            writer.redrive(letter)
+        # One that may read the dead letters, and not as the group, sends none, either.
+        assert not refusal(looker, group)
+        with pytest.raises(PermissionDeniedError, match=f"it takes SUB on the group {group}"):
+            looker.redrive(letter)
+        assert mender.redrive(letter).is_new
+        assert not mender.redrive(letter).is_new
+        assert not admin.redrive(letter).is_new
+
+
+def refusal(admin: Admin, group: str) -> str:
+    """Why dead letters can't be read; empty when they can."""
+    try:
+        list(admin.dead_letters(group))
+    except PermissionDeniedError as error:
+        return str(error)
+    return ""
+
+
+def read_as(admin: Admin, group: str) -> list[Any]:
+    """The dead letters, once brokers have noticed the new rights."""
+    with contextlib.suppress(PermissionDeniedError):
+        return list(admin.dead_letters(group))
+    return []
 
 
 def test_the_newest_release_does_the_same() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.real import running
+from tests.real import jars, running
 from tests.real.apache import ApacheCluster
-from tests.real.grpc_proxy import GrpcProxy
+from tests.real.grpc_proxy import GrpcProxy, grpc_proxy
 from tests.real.running import unique
 from tests.real.settings import ADMIN, TlsFiles
 
@@ -119,9 +119,10 @@ def test_a_topic_without_write_permission_is_named_with_its_remedy(
     (ill,) = found.of("ill")
     assert ill["check"] == f"topic {topic}"
     assert "no queue takes messages" in ill["means"]
-    assert f"updateTopic -t {topic}" in ill["remedy"][0]
-    assert "-p 6" in ill["remedy"][0]
-    cluster.create_topic(topic, perm=6)
+    assert f"rocketwire topic alter {topic} --can-write" in ill["remedy"][0]
+    words = ill["remedy"][0].partition(",")[0].split()[1:]
+    command = [sys.executable, "-m", "rocketwire", *words, "-n", cluster.name_server]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
     assert doctor(cluster.name_server, topic, "--probe").code == 0
 
 
@@ -169,6 +170,24 @@ def test_a_cluster_that_wants_tls_is_well_with_the_remedy(
     ]
     mended = doctor(encrypted.name_server, *(word for o in options for word in ("-o", o)))
     assert (mended.code, mended.of("ill")) == (0, [])
+
+
+def test_a_proxy_whose_routes_lead_nowhere_gets_a_map_that_works(doctor: Any):
+    release, topic = "5.3.3", unique("topic")
+    jars.require_tools(release, jars.PROXY_POM)
+    cluster = running.cluster(release)
+    cluster.create_topic(topic)
+    with grpc_proxy(cluster, "astray-proxy", shown=NOWHERE) as proxy:
+        found = doctor(proxy.remoting, topic)
+        assert found.code == 1
+        (ill,) = found.of("ill")
+        assert ill["check"] == "proxy for broker-a, broker-b"
+        assert NOWHERE in ill["saw"]
+        assert any("remotingAccessAddr" in line for line in ill["remedy"])
+        here = next(line for line in ill["remedy"] if line.startswith("here: -o "))
+        option = here.removeprefix("here: -o ").strip("'")
+        mended = doctor(proxy.remoting, topic, "--probe", "-o", option)
+        assert (mended.code, mended.of("ill")) == (0, [])
 
 
 def test_the_ports_of_a_proxy_are_recognised(proxy: GrpcProxy, doctor: Any):

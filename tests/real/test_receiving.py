@@ -22,7 +22,8 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def producer(cluster: ApacheCluster) -> Iterator[Producer]:
-    with Producer(cluster.name_server, group=unique("feeder")) as producer:
+    # On a busy machine a broker may take seconds, and what is sent again would be stored twice.
+    with Producer(cluster.name_server, group=unique("feeder"), send_timeout=60) as producer:
         yield producer
 
 

@@ -1,6 +1,7 @@
 """Signed and encrypted clusters of both generations: what works, and what the refusals say."""
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,15 +14,19 @@ from tests.real.running import unique
 from tests.real.settings import ADMIN, WRITER, Account, TlsFiles
 
 from rocketwire import (
+    Consumer,
     Credentials,
     Message,
     NameServerUnavailableError,
     Outcome,
     PermissionDeniedError,
     Producer,
+    Reply,
     RocketMQError,
     SendFailedError,
+    SimpleConsumer,
     Tls,
+    TransactionState,
 )
 
 ADMIN_KEYS = Credentials(ADMIN.access_key, ADMIN.secret_key)
@@ -90,6 +95,51 @@ def test_a_wrong_or_missing_key_is_said_to_be_that(
     assert "route" not in str(error).lower()
     with pytest.raises(PermissionDeniedError, match="credentials"):
         shell.read(topic)
+
+
+def test_conversations_are_signed(guarded: ApacheCluster, open_shell: Any, version: str):
+    """Transactions, requests with their replies, and receiving: each has requests of its own."""
+    topic, at = new_topic(guarded), guarded.name_server
+    shell = open_shell(at, credentials=ADMIN_KEYS)
+    assert shell.transact(Message(topic, b"kept")).state is TransactionState.COMMITTED
+    dropped = shell.transact(Message(topic, b"dropped"), "rollback")
+    assert dropped.state is TransactionState.ROLLED_BACK
+    if not version.startswith("4."):
+        keys = {"credentials": ADMIN_KEYS}
+        receiver = SimpleConsumer(at, group=unique("group"), start="earliest", **keys)
+        with receiver.subscribe(topic):
+            (message,) = receiver.receive(wait=20)
+            assert message.text == "kept"
+            message.extend(60)
+            message.ack()
+    asked = new_topic(guarded)
+    service = Consumer(at, group=unique("group"), start="earliest", credentials=ADMIN_KEYS)
+    with service.subscribe(asked):
+        service.join()
+        answering = threading.Thread(target=service.run, args=(lambda m: Reply(m.body),))
+        answering.start()
+        try:
+            assert shell.request(Message(asked, b"question"), timeout=30).text == "question"
+        finally:
+            service.stop()
+            answering.join()
+
+
+def test_a_wrong_key_is_told_in_conversations_too(
+    guarded: ApacheCluster, open_shell: Any, version: str
+):
+    topic, wrong = new_topic(guarded), Credentials(ADMIN.access_key, "not the secret")
+    shell = open_shell(guarded.name_server, credentials=wrong)
+    for call in (shell.transact, shell.request):
+        with pytest.raises(SendFailedError, match="credentials") as caught:
+            call(Message(topic, b"x"))
+        assert caught.value.outcome is Outcome.REJECTED
+        assert isinstance(caught.value.__cause__, PermissionDeniedError)
+    if not version.startswith("4."):
+        receiver = SimpleConsumer(guarded.name_server, group=unique("group"), credentials=wrong)
+        refused = pytest.raises(PermissionDeniedError, match="credentials")
+        with refused, receiver.subscribe(topic) as started:
+            started.receive(wait=0)
 
 
 def test_credentials_may_rotate(guarded: ApacheCluster, open_shell: Any):

@@ -110,6 +110,19 @@ def test_a_batch_that_is_repeated_overwrites_itself(run, check, producer, topic,
     assert check().is_good
 
 
+def test_a_run_after_a_crash_reads_to_the_end_that_stood_at_its_start(
+    run, check, producer, topic, folder
+):
+    fill(producer, topic, *range(50))
+    run()
+    forget_last_commit(folder)
+    fill(producer, topic, *range(50, 60))
+    assert run().rows == 60
+    assert ids_in(folder) == list(range(60))
+    assert run().rows == 0
+    assert check().is_good
+
+
 def test_drafts_of_a_crashed_task_are_never_seen_and_are_swept(run, producer, topic, folder):
     fill(producer, topic, 1, 2)
     run()
@@ -143,6 +156,28 @@ def test_missing_and_repeated_messages_are_found(run, check, producer, topic, fo
     pq.write_table(table.slice(0, 1), first)
     pq.write_table(table.slice(3), first.with_name("rest.parquet"))
     assert f"{where}: offsets 1 to 2 are missing" in check().problems
+
+
+def test_what_is_missing_at_the_beginning_or_altogether_is_found(
+    run, check, producer, topic, folder
+):
+    fill(producer, topic, *range(100))
+    run()
+    first = list(folder.glob("**/*.parquet"))
+    fill(producer, topic, *range(100, 200))
+    run()
+    assert check().problems == ()
+    for path in first:
+        path.unlink()
+    found = check()
+    assert found.rows == 100
+    assert found.problems
+    assert all("offsets 0 to" in text for text in found.problems)
+    shutil.rmtree(folder)
+    found = check()
+    assert (found.rows, found.queues) == (0, 0)
+    assert found.problems
+    assert all("offsets 0 to" in text for text in found.problems)
 
 
 def test_json_bodies_become_data_and_what_does_not_parse_stays(run, spark, producer, topic, folder):

@@ -1,6 +1,8 @@
 """Messages whose bodies can't be decoded, in Spark: given raw, refused or skipped, as asked."""
 
+import sys
 import zlib
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -52,3 +54,36 @@ def test_they_are_skipped_or_refused_on_request(load):
         load(onBadBody="fail").collect()
     with pytest.raises(AnalysisException, match="onBadBody: 'never' is none of raw, fail, skip"):
         load(onBadBody="never")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("release", ["4.9.7", "5.3.3"])
+def test_poison_by_apache_s_own_encoders_on_its_own_broker_is_read(spark, release):
+    root = str(Path(__file__).parents[2])
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    from tests.interop.driver import JavaDriver
+    from tests.real import jars
+    from tests.real.apache import ApacheCluster
+
+    jars.require_tools(release)
+    topic, count = "poisoned", 60
+    with ApacheCluster(release, brokers=1) as apache, JavaDriver(release) as java:
+        apache.create_topic(topic, 1)
+        where = {"address": apache.brokers[0].listen, "topic": topic, "queue": 0}
+        codes = java.call("poison.write", seed=15, count=count, **where)
+        stored = codes.count(0)  # a broker refuses some of it
+        assert codes[1::2] == [0] * count
+        source = spark.read.format("rocketmq").option("nameServers", apache.name_server)
+        asked = source.option("topic", topic).option(
+            "columns", "queueOffset,body,undecodable,bornTimestamp,properties"
+        )
+        rows = sorted(asked.load().collect(), key=lambda row: row.queueOffset)
+        kept = asked.option("onBadBody", "skip").load().count()
+    assert [row.queueOffset for row in rows] == list(range(stored))
+    assert stored > 1.5 * count
+    good = [bytes(row.body) for row in rows if bytes(row.body).startswith(b"good ")]
+    assert good == [f"good {n}".encode() for n in range(count)]
+    bad = [row for row in rows if row.undecodable is not None]
+    assert len(bad) > 15
+    assert kept == stored - len(bad)

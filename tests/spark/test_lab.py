@@ -163,6 +163,29 @@ def test_lines_that_can_not_be_used_are_counted_and_told(told):
     assert "clocks of some producers disagree" in text
 
 
+WEIRD = (None, -1, 10**18, 1e308, "x", "", [], True, "<b>\x1b\x00")
+
+
+def test_no_line_can_break_a_replay(spark, tmp_path):
+    """Anything may be in a file: each value of each kind of line, one at a time."""
+    source = record(tmp_path / "telemetry", "one", policy=FaultPolicy.off(), rate=10)
+    (path,) = source.glob("*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    kinds = {line["kind"]: line for line in lines} | {"pinned": lines[-1] | {"pinned": True}}
+    made = [
+        json.dumps(line | {name: value})
+        for line in kinds.values()
+        for name in line
+        for value in WEIRD
+    ]
+    (source / "hostile.jsonl").write_text("\n".join(made))
+    result = lab(spark, source, tmp_path / "page.html", policies=["default", "off"], grid={})
+    assert result.attempts >= sum(line["kind"] == "attempt" for line in lines)
+    assert "came from something else" in " ".join(result.trouble)
+    assert not set(result.page.read_text()) & {"\x1b", "\x00"}
+    assert "<b>\ufffd" not in result.page.read_text()
+
+
 def test_telemetry_of_version_1_is_replayed_without_advice(spark, tmp_path):
     source = record(tmp_path / "old", "one", policy=FaultPolicy.off(), version=1, rate=20)
     result = lab(spark, source, tmp_path / "p.html", policies=["default", "off"], grid={})
@@ -184,14 +207,44 @@ def test_a_folder_without_attempts_is_refused_with_the_remedy(spark, tmp_path):
         lab(spark, tmp_path, tmp_path / "p.html", policies=["fast"])
 
 
-def test_simulations_are_split_by_spark_and_say_whether_the_default_does_harm(spark):
-    plans = []
+def attempt(number, **changed):
+    return {
+        "kind": "attempt", "time": BEGIN + number, "clientId": "one", "topic": "orders", "broker": "a", "queueId": 0,
+        "offset": number, "messageId": f"M{number}", "latency": 0.002, "outcome": "stored", "attempt": 1, "bytes": 1,
+    } | changed  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "blamed"),
+    [
+        (
+            [attempt(0), attempt(0, time=BEGIN + 32 * 86_400)],
+            r"spans 32 days.*give since and until",
+        ),
+        ([attempt(n, broker=f"b{n}") for n in range(201)], "names 201 brokers; 200 at most"),
+        (
+            [attempt(n % 100, clientId=f"c{n}") for n in range(20_001)],
+            "telemetry of 20001 producers; 20000 at most",
+        ),
+    ],
+    ids=["days", "brokers", "producers"],
+)
+def test_more_than_can_be_replayed_at_once_is_refused(spark, tmp_path, lines, blamed):
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(ConfigError, match=blamed):
+        lab(spark, tmp_path, tmp_path / "p.html", policies=["default", "off"], grid={})
+
+
+def test_simulations_are_split_by_spark_and_say_whether_the_default_does_harm(spark, tmp_path):
+    plans, progress = [], []
     made = simulate(
         spark,
         Setting(producers=20, brokers=3, seconds=6.0),
         faults=["slow:0.3@broker-1"],
         policies=["default", "off"],
+        out=tmp_path / "page.html",
         on_plan=plans.append,
+        on_progress=lambda done, parts: progress.append((done, parts)),
     )
     ours, off = (
         next(e.figures for e in made.experiments if e.policy == name) for name in ("default", "off")
@@ -199,3 +252,8 @@ def test_simulations_are_split_by_spark_and_say_whether_the_default_does_harm(sp
     assert ours.lost < off.lost
     assert "no harm" in made.harm
     assert plans[0].experiments == 2
+    assert progress[-1] == (2, 2)
+    page = made.page.read_text()
+    assert made.harm in page
+    assert page.count("slow:0.3@broker-1") == 1
+    assert page.count(">20 x 3</td>") == 2

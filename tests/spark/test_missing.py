@@ -113,7 +113,8 @@ def test_an_archive_is_never_called_whole_without_a_broker(
     assert any("broker broker-b, queues 0, 1" in text for text in found.problems)
     pair.broker("broker-b").restart()
     found = verify_archive(spark, folder, name_servers=servers)
-    assert any("could not be read when the archive was last run" in p for p in found.problems)
+    late = "it could not be read when the archive was last run; run it again"
+    assert found.problems == (f"{GONE.format(topic=topic)}: {late}",)
     done = archive(spark, topic, folder, name_servers=servers, options=short)
     assert (done.rows, done.missing) == (ROWS // 2, 0)
     found = verify_archive(spark, folder, name_servers=servers)
@@ -150,3 +151,25 @@ def test_a_transform_tells_what_it_could_not_read(spark, options, topic, pair, k
     assert (first.rows_read, first.missing) == (ROWS, 0)
     kill()
     assert (go().rows_read, go().missing) == (0, 2)
+
+
+def test_a_topic_whose_only_broker_died_is_not_called_unknown(spark, tmp_path):
+    with EmbeddedCluster(brokers=1) as alone:
+        alone.create_topic("lonely", queues=2)
+        with Producer(alone.name_server) as producer:
+            send_table(producer, {"body": ["x"] * 10}, "lonely")
+        options = {"nameServers": alone.name_server, "readTimeout": "1s"}
+
+        def load(**more):
+            return spark.read.format("rocketmq").options(**(options | more)).load()
+
+        assert load(topic="lonely").count() == 10
+        alone.broker("broker-a").kill()
+        gone = "broker broker-a, queues? 0.*left the route"
+        with pytest.raises(PySparkException, match=gone):
+            load(topic="lonely").count()
+        assert load(topic="lonely", failOnDataLoss="false").count() == 0
+        with pytest.raises(PySparkException, match="queues can't be read, after"):
+            load(assign='{"lonely":{"broker-a":[0]}}').count()
+        with pytest.raises(PySparkException, match="topic lonesome is unknown"):
+            load(topic="lonesome").count()

@@ -5,18 +5,18 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from tests.wire_tools import encode_trace
 
 from rocketwire.embedded.cluster import EmbeddedCluster
 from rocketwire.errors import ConfigError, SendFailedError
 from rocketwire.message import Message
+from rocketwire.pages.words import GAP, THIN
 from rocketwire.spark import ReportResult, report
-from rocketwire.spark.delivery_report import shelf as shelf_module
-from rocketwire.spark.delivery_report import trace_topic
+from rocketwire.spark.delivery_report import table_folder, trace_topic
 from rocketwire.spark.delivery_report.records import ATTEMPT, FOREIGN, UNREADABLE
-from rocketwire.spark.delivery_report.shelf import Shelf
-from rocketwire.spark.delivery_report.wording import GAP, THIN
+from rocketwire.spark.delivery_report.table_folder import TableFolder
 from rocketwire.sync.producer import Producer
-from rocketwire.wire.trace_record import PubRecord, SubAfterRecord, decode_trace, encode_trace
+from rocketwire.wire.trace_record import PubRecord, SubAfterRecord, decode_trace
 
 BEGIN = 1_760_000_400.0  # 2025-10-09 09:00 UTC
 
@@ -116,6 +116,19 @@ def spoil(story):
     story.add('{"kind":"attempt","time":1760000410.1,"clientId":"on', "two")
     story.add('{"kind":"attempt","time":"soon","clientId":"one"}', "two")
     story.add("\x00\x00\x00", "two")
+    # A whole record of ours, but for its length.
+    story.add(
+        json.dumps(
+            {
+                "kind": "dropped",
+                "time": BEGIN,
+                "clientId": "two",
+                "dropped": 1,
+                "reason": "x" * 70_000,
+            }
+        ),
+        "two",
+    )
     story.add({"level": "info", "message": "not ours"}, "two")
     story.add({"kind": "attempt", "time": 12.0, "clientId": "one", "broker": "a"}, "two")
     story.add("", "two")
@@ -149,10 +162,10 @@ def test_everything_is_counted(told):
 
 
 def test_bad_lines_are_counted_and_told_and_stop_nothing(told):
-    assert (told.unreadable, told.foreign, told.dropped) == (3, 2, 42)
+    assert (told.unreadable, told.foreign, told.dropped) == (4, 2, 42)
     page = told.page.read_text()
-    assert "3 lines could not be read" in page
-    assert "attempts-two-0001.jsonl (5)" in page
+    assert "4 lines could not be read" in page
+    assert "attempts-two-0001.jsonl (6)" in page
     assert "dropped 42 records" in page
 
 
@@ -279,11 +292,11 @@ def test_the_top_of_a_table_is_the_same_from_its_files_and_from_spark(
     spark, told, monkeypatch, name, column, limit, ties
 ):
     """Tables on a file system of another kind are left to Spark, which takes seconds in all."""
-    shelf = Shelf(spark, str(told.page.with_name("page-tables")))
-    shelf.paths[name], shelf.rows[name] = told.tables[name], 1
-    found = shelf.top(name, column, limit, *ties)
-    monkeypatch.setattr(shelf_module, "local_path", lambda _: None)
-    assert found == shelf.top(name, column, limit, *ties)
+    store = TableFolder(spark, str(told.page.with_name("page-tables")))
+    store.paths[name], store.rows[name] = told.tables[name], 1
+    found = store.top(name, column, limit, *ties)
+    monkeypatch.setattr(table_folder, "local_path", lambda _: None)
+    assert found == store.top(name, column, limit, *ties)
     assert 0 < len(found) <= limit
 
 
@@ -293,7 +306,7 @@ def test_the_top_of_a_table_is_the_same_from_its_files_and_from_spark(
 def test_a_stretch_of_time_over_older_tables_with_records_kept(spark, tmp_path):
     source = make_story().write(tmp_path / "telemetry")
     page = tmp_path / "r.html"
-    Shelf(spark, str(tmp_path / "tables")).put("brokers", spark.range(7))
+    TableFolder(spark, str(tmp_path / "tables")).put("brokers", spark.range(7))
     since, until = (datetime.fromtimestamp(BEGIN + s, UTC) for s in (60, 90))
     result = report(
         spark,

@@ -194,7 +194,7 @@ def committed(cluster, producer, group, topic, broker, queue_id):
     from rocketwire.wire.headers import decode_offset, query_consumer_offset
 
     instance = producer._instance
-    fields = query_consumer_offset(group, topic, queue_id)
+    fields = query_consumer_offset(group, topic, queue_id, broker=broker)
     request = instance.request(RequestCode.QUERY_CONSUMER_OFFSET, fields)
     address = instance.routes.addresses_of(broker)[0]
     reply = producer._run(invoke(address, request, instance.clock() + 5))

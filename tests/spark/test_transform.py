@@ -158,7 +158,9 @@ def test_bodies_as_text_and_as_variant(run, producer, reader, topic, target, tmp
         sql="SELECT keys, upper(data) AS body FROM messages", body="text", checkpoint=tmp_path / "t"
     )
     assert [row["body"] for row in out(reader, target)][2] == b"NOT JSON"
-    sql = "SELECT keys, coalesce(string(data:price), _error) AS body FROM messages"
+    # Not data:price, which Spark 4.0 does not read.
+    price = "variant_get(data, '$.price', 'string')"
+    sql = f"SELECT keys, coalesce({price}, _error) AS body FROM messages"
     run(sql=sql, body="json", schema="variant", checkpoint=tmp_path / "v")
     bodies = {row["body"] for row in out(reader, target)}
     assert {b"2", b"4", b"the body is not JSON"} <= bodies

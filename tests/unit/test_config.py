@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ from rocketwire.config import (
     Tls,
     from_mapping,
 )
+from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
+from rocketwire.java_settings import JAVA_NAMES
 from rocketwire.setting_values import name_servers, seconds, size
 
 SOURCE = Path(__file__).parents[2] / "src" / "rocketwire"
@@ -124,6 +127,10 @@ def test_ipv6_literals_are_addresses() -> None:
         ({"credentials": "ak:sk"}, "give a Credentials"),
         ({"address_map": "x"}, "JSON"),
         ({"address_map": 5}, "mapping of addresses"),
+        ({"address_map": "172.17.0.2=127.0.0.1"}, 'e.g. {"172.17.0.2:10911": "127.0.0.1:10911"}'),
+        ({"address_map": ["a:1"]}, 'e.g. {"172.17.0.2:10911": "127.0.0.1:10911"}'),
+        ({"address_map": {"a:1": "b"}}, "like {\"172.17.0.2:10911\": .* contains 'b'"),
+        ({"address_map": {"a": "b:1"}}, "like {\"172.17.0.2:10911\": .* contains 'a'"),
         ({"route_refresh": 0}, "above zero"),
         ({"max_in_flight": 0}, "above zero"),
         ({"max_message_size": "many"}, "no size"),
@@ -220,6 +227,27 @@ def test_every_setting_is_read_somewhere(cls: type) -> None:
     assert unread - {"auto_batch", "telemetry", "trace", "status"} == set()
 
 
+def test_what_javas_names_are_answered_with_is_there():
+    known = {
+        field.name
+        for kind in (ProducerConfig, ConsumerConfig, ReaderConfig, FaultPolicy, AutoBatch)
+        for field in dataclasses.fields(kind)
+    }
+    for java, ours in JAVA_NAMES.items():
+        words = re.findall(r"[a-z]+(?:_[a-z]+)+", ours)
+        assert set(words) <= known | {"call_next"}, java
+
+
+@pytest.mark.parametrize(
+    "setting", ["request_timeout", "heartbeat_interval", "shutdown_timeout", "attempt_timeout"]
+)
+def test_every_time_that_looks_like_milliseconds_is_warned_about(setting, caplog):
+    ProducerConfig(name_servers=("127.0.0.1:1",), **{setting: 30})
+    assert not caplog.records
+    ProducerConfig(name_servers=("127.0.0.1:1",), **{setting: 3000})
+    assert f"{setting} is 3000 seconds: times are seconds" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("java", "ours"),
     [
@@ -229,6 +257,8 @@ def test_every_setting_is_read_somewhere(cls: type) -> None:
         ("enableMsgTrace", "trace=True"),
         ("createTopicKey", "default_topic"),
         ("namesrvAddr", "name_servers"),
+        ("consumeTimeout", "handler_timeout"),
+        ("vipChannelEnabled", "not needed"),
     ],
 )
 def test_a_setting_by_its_name_in_java_is_answered_with_ours(java, ours):

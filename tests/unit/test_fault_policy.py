@@ -186,7 +186,9 @@ def test_a_policy_is_a_frozen_value():
     assert policy != replace(policy, floor=0.03)
 
 
-def test_java4_takes_a_table_of_the_users_own():
+@pytest.mark.parametrize("preset", [FaultPolicy.java4, FaultPolicy.java5])
+def test_a_preset_takes_a_table_of_the_users_own(preset):
     table = ((0.1, 1.0), (0.2, 5.0))
-    assert FaultPolicy.java4(latency_table=table).latency_table == table
-    assert FaultPolicy.java4().latency_table != table
+    assert preset(latency_table=table).latency_table == table
+    assert preset(latency_table=list(table)) == preset(latency_table=table)
+    assert preset().latency_table != table

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import pytest
 
 from rocketwire import InvalidMessageError, Message, MessageQueue, SendResult, SendStatus
 from rocketwire.errors import Attempt, SendFailedError
+from rocketwire.wire.send_properties import encode_fields, encode_ordinary
 
 
 def test_text_becomes_utf_8() -> None:
@@ -33,6 +35,29 @@ def test_keys_are_joined_by_blanks() -> None:
     assert Message("T", b"x", keys=("a", "b")).keys == "a b"
     assert Message("T", b"x", keys="a b").keys == "a b"
     assert Message("T", b"x", keys=[]).keys is None
+
+
+class Colour(str, enum.Enum):  # noqa: UP042 - as many programs have it
+    """Equal to its value; a format writes another text."""
+
+    RED = "red"
+
+
+def test_text_of_a_class_of_its_own_counts_by_its_characters() -> None:
+    """As members of an enum, and what numpy calls ``str_``."""
+    red = Colour.RED
+    message = Message(
+        red, b"x", tags=red, keys=red, sharding_key=red, properties={red: red, "other": "o"}
+    )
+    found = [message.topic, message.tags, message.keys, message.sharding_key]
+    assert found == ["red"] * 4
+    assert {type(text) for text in found} == {str}
+    assert encode_ordinary(message) == encode_fields(message)
+    assert encode_fields(message) == (
+        b"TAGS\x01red\x02KEYS\x01red\x02__SHARDINGKEY\x01red\x02red\x01red\x02other\x01o\x02"
+    )
+    delayed = Message("T", b"x", properties={red: "plain"}, delay_level=3)
+    assert encode_fields(delayed) == b"DELAY\x013\x02red\x01plain\x02"
 
 
 @pytest.mark.parametrize("keys", [["a b"], [1], 5])
@@ -190,6 +215,33 @@ def test_threads_that_read_a_result_at_once_see_the_same() -> None:
     result = SendResult.read_by(read)
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda _: result.offset, range(2))) == [7, 7]
+
+
+def test_results_that_are_read_by_number_are_read_once_each_when_asked_for() -> None:
+    read: list[int] = []
+
+    def fields(number: int) -> dict[str, object]:
+        read.append(number)
+        return {**_fields(), "offset": number}
+
+    results = SendResult.read_each(fields, 3)
+    assert read == []
+    assert [results[2].offset, results[0].offset, results[2].offset] == [2, 0, 2]
+    assert read == [2, 0]
+    assert pickle.loads(pickle.dumps(results[1])).offset == 1
+    assert SendResult.read_each(fields, 0) == []
+
+
+def test_threads_that_read_a_numbered_result_at_once_see_the_same() -> None:
+    inside = threading.Barrier(2)
+
+    def read(number: int) -> dict[str, object]:
+        inside.wait(10)
+        return {**_fields(), "offset": number}
+
+    result = SendResult.read_each(read, 5)[4]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda _: result.offset, range(2))) == [4, 4]
 
 
 @pytest.mark.parametrize("moment", [float("nan"), float("inf"), -1.0, 1.9e12])

@@ -93,7 +93,7 @@ class AsyncAdmin(AsyncAccessAdmin, AsyncMessageAdmin):
             )
         )
 
-    async def alter_topic(
+    async def alter_topic(  # noqa: PLR0913 - each is a setting of a topic
         self,
         name: str,
         *,
@@ -104,6 +104,7 @@ class AsyncAdmin(AsyncAccessAdmin, AsyncMessageAdmin):
         can_write: bool | None = None,
         message_type: str | None = None,
         brokers: Sequence[str] | None = None,
+        dry_run: bool = False,
     ) -> tuple[str, ...]:
         """Change what is given and keep the rest; returns the brokers that were changed.
 
@@ -117,10 +118,12 @@ class AsyncAdmin(AsyncAccessAdmin, AsyncMessageAdmin):
             can_write: whether producers may write to it.
             message_type: as in ``create_topic``.
             brokers: names of brokers; all that have it by default.
+            dry_run: check, change nothing, and return the brokers that would be changed.
 
         Raises:
             TopicNotFoundError: the name server does not know it.
             InvalidMessageError: a change makes no sense, or there is none.
+            BrokerError: a broker refused; the text tells on which brokers it was done.
         """
         changes = topics.TopicChanges(
             queues if read_queues is None else read_queues,
@@ -132,7 +135,12 @@ class AsyncAdmin(AsyncAccessAdmin, AsyncMessageAdmin):
         deadline = self._deadline()
         return await self._run(
             topics.alter_topic(
-                self._instance, name, changes=changes, brokers=brokers, deadline=deadline
+                self._instance,
+                name,
+                changes=changes,
+                brokers=brokers,
+                dry_run=dry_run,
+                deadline=deadline,
             )
         )
 
@@ -313,7 +321,7 @@ class AsyncAdmin(AsyncAccessAdmin, AsyncMessageAdmin):
             key: one of a message's keys.
             since: stored at or after that.
             until: stored at or before that.
-            max_messages: brokers give 32 at most by default.
+            max_messages: the newest; of one second brokers tell 64 at most.
 
         Raises:
             TopicNotFoundError: there is no such topic.

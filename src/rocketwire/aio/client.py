@@ -14,14 +14,15 @@ from threading import get_ident
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from rocketwire.aio.connection_table import connection_table_of
 from rocketwire.aio.driver import Driver
-from rocketwire.aio.links import links_of
 from rocketwire.aio.upkeep import Upkeep
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.sending.broker_requests import answer
 from rocketwire.errors import ClientClosedError
 from rocketwire.system.registry import join_instance, leave_instance
+from rocketwire.system.weak_calls import weakly
 
 C = TypeVar("C", bound=ClientConfig)
 T = TypeVar("T")
@@ -118,8 +119,8 @@ class AsyncClient(Generic[C]):
         instance = self._instance = join_instance(config)
         with contextlib.ExitStack() as undo:
             undo.callback(leave_instance, instance, config.hooks)
-            links = links_of(instance, config)
-            self._driver = Driver(config, clock=instance.clock, links=links)
+            table = connection_table_of(instance, config)
+            self._driver = Driver(config, clock=instance.clock, table=table)
             undo.callback(self._driver.abort)
             # Heartbeats and probes have connections of their own: a probe that waits behind
             # messages would measure those.
@@ -130,7 +131,7 @@ class AsyncClient(Generic[C]):
             )
             self._opened()
             undo.pop_all()
-        on_routes = _weakly(self._close_unused)
+        on_routes = weakly(self._close_unused)
         self._upkeep = Upkeep(instance, self._upkeep_driver, on_routes=on_routes)
         if config.background:
             self._upkeep.start()
@@ -226,18 +227,6 @@ class AsyncClient(Generic[C]):
 def _never() -> bool:
     """There is no loop that could run."""
     return False
-
-
-def _weakly(method: Callable[[], None]) -> Callable[[], None]:
-    """A call that does not keep the method's object alive, so that a lost client is noticed."""
-    reference = weakref.WeakMethod(method)
-
-    def call() -> None:
-        found = reference()
-        if found is not None:
-            found()
-
-    return call
 
 
 def _disown_all() -> None:

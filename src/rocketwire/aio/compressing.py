@@ -7,8 +7,9 @@ body above 64 KiB, goes to a thread. zlib leaves the interpreter to others while
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
@@ -107,17 +108,48 @@ class Compressor:
                     return hand_over()
                 except CompressFirst:
                     await self.prepare(message)
-                burst._check_loop()  # noqa: SLF001
-                return hand_over()
+                with self.forgetting(message):
+                    burst._check_loop()  # noqa: SLF001
+                    return hand_over()
         finally:
             self._in_line -= 1
             burst._burst = _STANDING if self._in_line else 0  # noqa: SLF001
+
+    async def with_room(
+        self, burst: Burst, message: Message, hand_over: Callable[[], Delivery | None]
+    ) -> Delivery | None:
+        """Hand a message over that has waited for room: now, or as ``in_turn`` does."""
+        burst._check_loop()  # noqa: SLF001
+        try:
+            self.check_line()
+            return hand_over()
+        except CompressFirst:
+            return await self.in_turn(burst, message, hand_over)
+
+    @contextlib.contextmanager
+    def forgetting(self, message: Message | Sequence[Message]) -> Iterator[None]:
+        """After an error in the block nothing is left of what was prepared for it."""
+        try:
+            yield
+        except BaseException:
+            if isinstance(message, Message):
+                self.forget([message])
+            raise
 
     async def prepare_all(self, messages: list[Message]) -> None:
         """Compress all large bodies among these, one after another."""
         for message in messages:
             if self._encoder.is_compressed(message) and len(message.body) > _LARGE:
                 await self.prepare(message)
+
+    @contextlib.asynccontextmanager
+    async def beforehand(self, messages: list[Message]) -> AsyncIterator[None]:
+        """Have large bodies compressed for what is done in the block, and nothing left of it after."""
+        try:
+            await self.prepare_all(messages)
+            yield
+        finally:
+            self.forget(messages)
 
     def forget(self, messages: list[Message]) -> None:
         """What was prepared of these and not used."""

@@ -27,9 +27,10 @@ from rocketwire.aio.waiter import (
     number_together,
     refuse,
 )
-from rocketwire.core.effects import Flight, Oneway
+from rocketwire.core.effects import Observer, Oneway
 from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.retry import span
 from rocketwire.errors import (
     ClientClosedError,
     ConnectFailedError,
@@ -39,11 +40,11 @@ from rocketwire.errors import (
     RequestTimeoutError,
 )
 from rocketwire.system.socket_tuning import tune
-from rocketwire.system.unreachable import in_words, span, too_slow
+from rocketwire.system.unreachable import in_words, too_slow
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, Reply, Request
 from rocketwire.wire.framing import MAX_FRAME
-from rocketwire.wire.session import Session
+from rocketwire.wire.session import SharedSession
 
 _log = logging.getLogger("rocketwire.aio")
 
@@ -64,7 +65,7 @@ _SHORTEST_TIMER: Final = 0.001
 
 
 class Connection(asyncio.Protocol):
-    """A connection, from the moment at which somebody wants it.
+    """A connection, from the moment at which it is wanted.
 
     ``is_ready`` tells whether ``issue`` may be called; ``enqueue`` may always be, until
     ``is_over``.
@@ -95,7 +96,7 @@ class Connection(asyncio.Protocol):
         self.is_over = False
         #: The name of the host, while its addresses are not known.
         self.looked_up: str | None = None
-        self.session: Session[Waiter] = Session(limit)
+        self.session: SharedSession[Waiter] = SharedSession(limit)
         self.closed: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._call_soon = loop.call_soon
@@ -117,7 +118,7 @@ class Connection(asyncio.Protocol):
     # -- requests ---------------------------------------------------------------------------
 
     def issue(
-        self, waiter: Waiter, request: Request, deadline: float, flight: Flight | None
+        self, waiter: Waiter, request: Request, deadline: float, observer: Observer | None
     ) -> bool:
         """Write a request; ``waiter`` waits for its reply. Only while ``is_ready``.
 
@@ -132,13 +133,12 @@ class Connection(asyncio.Protocol):
             return False
         self._last_used = now
         session = self.session
-        _, head = session.issue(request, waiter)
-        self._write(head, request.body)
+        self._write(session.issue_for(waiter, request), request.body)
         waiter.connection, waiter.deadline, waiter.issued = self, deadline, now
         if deadline < self._sweep_at:
             self._arm(deadline - now, deadline)
-        if flight is not None:
-            flight.written(now, session.unanswered)
+        if observer is not None:
+            observer.written(now, session.unanswered)
         return True
 
     def gather(self, waiter: SendWaiter, attempt: SendAttempt) -> bool:
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
         for waiter, error in errors:
             waiter.fail(error)
 
-    def write_oneway(self, request: Request, flight: Flight | None) -> None:
+    def write_oneway(self, request: Request, observer: Observer | None) -> None:
         """Write a request that gets no answer. Only while ``is_ready``.
 
         Raises:
@@ -185,8 +185,8 @@ class Connection(asyncio.Protocol):
         """
         now = self._last_used = self._clock()
         self._write(self.session.issue_oneway(request), request.body)
-        if flight is not None:
-            flight.written(now, self.session.unanswered)
+        if observer is not None:
+            observer.written(now, self.session.unanswered)
 
     def enqueue(self, waiter: Waiter, call: Call) -> None:
         """Write a request as soon as that is possible."""
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a socket, be it about to close."""
+        """Whether there is a socket, even one about to close."""
         return self._transport is not None
 
     @property
@@ -257,10 +257,10 @@ class Connection(asyncio.Protocol):
             self._last_used = self._clock()  # it was paused, not idle: the peer has just read
             try:
                 if type(call) is Oneway:
-                    self.write_oneway(call.request, call.flight)
+                    self.write_oneway(call.request, call.observer)
                     waiter.resume(None)
                 else:
-                    self.issue(waiter, call.request, call.deadline, call.flight)
+                    self.issue(waiter, call.request, call.deadline, call.observer)
             except LocalProtocolError as error:
                 waiter.fail(error)
 
@@ -280,7 +280,7 @@ class Connection(asyncio.Protocol):
         self._advance_line()
 
     def connect_failed(self, text: str, cause: BaseException | None = None) -> None:
-        """No connection came about: everybody who waited is told."""
+        """No connection came about: all that waited are told."""
         if self._transport is not None:  # cut short just after it was made
             self._transport.abort()
             self.connection_lost(None)
@@ -333,7 +333,7 @@ class Connection(asyncio.Protocol):
             waiter.resume(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Everybody who waits is told at once."""
+        """All that wait are told at once."""
         self._finish()
         self._transport = None
         self._out.clear()
@@ -369,7 +369,7 @@ class Connection(asyncio.Protocol):
             waiter.fail(ClientClosedError("the client was shut down before the answer came"))
 
     def close(self) -> None:
-        """The client closes: nobody gets an answer any more, what is written still leaves."""
+        """The client closes: no answer is waited for any more, what is written still leaves."""
         self._finish()
         for waiter in [*self.session.lose(), *self._take_gathered(), *self._line]:
             self._line.pop(waiter, None)

@@ -18,10 +18,10 @@ from collections.abc import (
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, Unpack, cast, overload
 
-from rocketwire.aio.checking import is_coroutine_function
 from rocketwire.aio.deliveries import AsyncReceivedDelivery
 from rocketwire.aio.group_client import GroupClient
 from rocketwire.aio.interrupts import answer_interrupts
+from rocketwire.aio.transaction_checker import is_coroutine_function
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.deliveries import HandedOut, check_deliveries
 from rocketwire.core.group.handling import (
@@ -120,6 +120,7 @@ class AsyncConsumer(GroupClient, Generic[Given]):
             raise ConfigError(
                 f"the handler is {handler!r}: give a function, or a coroutine function"
             )
+        self._check_open()
         is_own = self._state == "new"
         call: Callable[[Any], Any] = handler
         if self._config.middleware:
@@ -264,7 +265,7 @@ class AsyncConsumer(GroupClient, Generic[Given]):
         return None
 
     def _wake(self) -> None:
-        """Wake one who waits for work."""
+        """Wake a task that waits for work."""
         waiters = self._waiters
         while waiters:
             waiter = waiters.popleft()

@@ -166,7 +166,7 @@ class SingleDelivery(SendWaiter, Delivery):
         self.stored()
 
     def stored(self) -> None:
-        """Give the room back, and tell those who want to know."""
+        """Give the room back, and call the callbacks."""
         in_flight, group = self._in_flight, self._group
         in_flight.held -= self._count
         in_flight.held_bytes -= self._size
@@ -174,7 +174,7 @@ class SingleDelivery(SendWaiter, Delivery):
             in_flight.room_came()
         group.count -= 1
         if group.is_closed and not group.count:
-            group.over.open()
+            group.over.set()
         listeners = self._listeners
         if listeners is not None:
             self._listeners = None
@@ -199,14 +199,14 @@ class BatchedDelivery(Delivery):
     def _look(self) -> SendResult | Exception:
         outcome = self._outcome
         if outcome is None:
-            if not self._batch.over.is_open:
+            if not self._batch.over.is_set:
                 raise _no_answer()
             outcome = self._outcome = self._batch.outcome(self._place)
         return outcome
 
     def done(self) -> bool:
         """Whether the answer is there."""
-        return self._outcome is not None or self._batch.over.is_open
+        return self._outcome is not None or self._batch.over.is_set
 
     def result(self) -> SendResult:
         """The answer, if it is there."""
@@ -230,7 +230,7 @@ class BatchedDelivery(Delivery):
     def cancel(self) -> None:
         """Give the message up, if there is no answer yet.
 
-        It is not sent if the others have not left yet. Who waits is told when they have arrived.
+        It is not sent if the others have not left yet. Callers are told when they have arrived.
         """
         if not self.done():
             is_back = self._batch.withdraw(self._place)

@@ -1,10 +1,10 @@
 """Runs operations on an event loop.
 
 An operation is advanced right where its answer is read: no task, no future and no coroutine stands
-between the socket and the generator. Whoever wants to wait for the end of one in a coroutine gets
+between the socket and the generator. A coroutine that waits for the end of one gets
 a future for that, and only then.
 
-Everything here happens on the loop's own thread; only gates may be opened by others.
+Everything here happens on the loop's own thread; only events may be set by others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never, cast
 
-from rocketwire.aio.links import Links
+from rocketwire.aio.connection_table import ConnectionTable
 from rocketwire.aio.waiter import Call, ResponderOf, Waiter, refusing
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
@@ -88,7 +88,7 @@ class Run(Waiter, Generic[T]):
             connection = self._driver.connections.get(effect.address)
             if connection is not None and connection.is_ready:
                 try:
-                    if connection.issue(self, effect.request, effect.deadline, effect.flight):
+                    if connection.issue(self, effect.request, effect.deadline, effect.observer):
                         return
                 except LocalProtocolError as error:
                     self._advance((self._op.throw, error))
@@ -124,7 +124,7 @@ class Run(Waiter, Generic[T]):
             self.connection.abandon(self)
         try:
             self._op.close()
-        except Exception:  # noqa: BLE001 - the one who cancels is not to blame
+        except Exception:  # noqa: BLE001 - the canceller is not to blame
             _log.exception("an operation failed while it was cancelled")
         return True
 
@@ -147,7 +147,7 @@ class Run(Waiter, Generic[T]):
             step = self._perform(effect)
 
     def _abort(self, error: BaseException) -> None:
-        """Let nobody wait for what can't be known any more."""
+        """End the wait for what can't be known any more."""
         self.is_over = True
         outcome = Outcome.MAYBE_STORED
         self.settled(None, SendFailedError(f"{outcome.value}: ended by {error!r}", outcome=outcome))
@@ -183,11 +183,11 @@ class Run(Waiter, Generic[T]):
         return None
 
     def _wait(self, effect: Wait) -> Next:
-        if effect.gate.is_open:
+        if effect.event.is_set:
             return self._op.send, True
-        waiting = _GateWait(self, self._driver, effect.deadline)
+        waiting = _EventWait(self, self._driver, effect.deadline)
         self._undo = waiting.cancel
-        effect.gate.add_waiter(waiting.wake)
+        effect.event.add_waiter(waiting.wake)
         return None
 
 
@@ -256,8 +256,8 @@ class _Part(Waiter):
         self._together.put(self.index, error)
 
 
-class _GateWait:
-    """A wait for a gate, with a deadline."""
+class _EventWait:
+    """A wait for an event, with a deadline."""
 
     __slots__ = ("_is_over", "_loop", "_run", "_thread", "_timer")
 
@@ -272,7 +272,7 @@ class _GateWait:
             self._timer = self._loop.call_later(delay, self._end, False)  # noqa: FBT003
 
     def wake(self) -> None:
-        """The gate opened, in whatever thread."""
+        """The event was set, in whatever thread."""
         if threading.get_ident() == self._thread:
             self._loop.call_soon(self._end, True)  # noqa: FBT003
             return
@@ -336,7 +336,7 @@ class Awaited(Run[T]):
                 self.give_up()
 
     def settled(self, result: T | None, error: Exception | None) -> None:
-        """Wake the one who waits."""
+        """Wake what waits."""
         future = self._future
         if future is None:
             self._result, self._error = result, error
@@ -359,25 +359,25 @@ class Driver:
         *,
         clock: Callable[[], float] = time.monotonic,
         responder_of: ResponderOf = refusing,
-        links: Links | None = None,
+        table: ConnectionTable | None = None,
     ) -> None:
-        """Connect to nobody yet.
+        """Connect to no server yet.
 
         Args:
             config: time limits, sizes and TLS.
             clock: the clock that operations use.
             responder_of: what answers requests of the server at an address.
-            links: connections that are shared with others; its own by default.
+            table: connections that are shared with others; its own by default.
 
         Raises:
             ConfigError: a file named in the TLS settings can't be used.
         """
         self.loop = asyncio.get_running_loop()
         self.clock = clock
-        if links is None:
-            links = Links(config, loop=self.loop, clock=clock, responder_of=responder_of)
-        self.links = links
-        self.connections = links.connections
+        if table is None:
+            table = ConnectionTable(config, loop=self.loop, clock=clock, responder_of=responder_of)
+        self.table = table
+        self.connections = table.connections
         self._is_closed = False
 
     def start(self, op: Op[T], on_done: Callable[[T | None, Exception | None], object]) -> Run[T]:
@@ -410,14 +410,14 @@ class Driver:
             connection.retire()
             connection = None
         if connection is None:
-            connection = self.links.open(call.address)
+            connection = self.table.open(call.address)
         if not connection.is_ready:
             connection.enqueue(waiter, call)
             return False
         if type(call) is Oneway:
-            connection.write_oneway(call.request, call.flight)
+            connection.write_oneway(call.request, call.observer)
             return True
-        if not connection.issue(waiter, call.request, call.deadline, call.flight):
+        if not connection.issue(waiter, call.request, call.deadline, call.observer):
             return self.call(waiter, call)  # it turned stale in this very moment
         return False
 
@@ -438,35 +438,35 @@ class Driver:
 
     def retain(self, addresses: Collection[str]) -> None:
         """Close the connections to all other addresses, each when its last answer has come."""
-        self.links.retain(addresses)
+        self.table.retain(addresses)
 
     def descriptors(self) -> list[int]:
         """The numbers of all open sockets, for a forked child that has to let go of them."""
-        return self.links.descriptors()
+        return self.table.descriptors()
 
     async def close(self, limit: float = 1.0) -> None:
-        """Whoever still waits is told; connections that nobody else uses are closed.
+        """Callers that still wait are told; connections without another user are closed.
 
         What was written gets ``limit`` seconds to leave.
         """
         if self._finish():
-            await self.links.close(limit)
+            await self.table.close(limit)
 
     def abort(self) -> None:
         """The same without a word to the servers; for clients that were lost."""
         if self._finish():
-            self.links.abort()
+            self.table.abort()
 
     def leave_behind(self) -> None:
-        """The loop is closed, and its connections with it: only leave those who share them."""
-        with contextlib.suppress(RuntimeError):  # somebody who waited there can't be told
+        """The loop is closed, and its connections with it: only leave the other users."""
+        with contextlib.suppress(RuntimeError):  # a caller that waited there can't be told
             self._finish()
 
     def _finish(self) -> bool:
         if self._is_closed:
             return False
         self._is_closed = True
-        is_last = self.links.leave(self)
+        is_last = self.table.leave(self)
         if not is_last:
             self.connections = {}  # an operation that goes on finds nobody to talk to
         return is_last
@@ -474,4 +474,4 @@ class Driver:
     @property
     def late_replies(self) -> int:
         """Replies that came after their request was given up."""
-        return self.links.late_replies
+        return self.table.late_replies

@@ -1,4 +1,4 @@
-"""A client that can be a member of a consumer group, whoever handles its messages.
+"""A client that can be a member of a consumer group, of either shell.
 
 The asyncio consumer handles them in tasks, the blocking one on threads; what both are besides is
 here: subscriptions, joining and leaving, control, and what a member shows of itself.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from abc import abstractmethod
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
-from typing import Self
+from typing import Literal, Self
 
 from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.group_session import GroupSession
@@ -42,9 +43,9 @@ _log = logging.getLogger("rocketwire.consumer")
 
 
 class GroupClient(AsyncClient[ConsumerConfig]):
-    """Joins and leaves a group. Who handles its messages is told when there are some.
+    """Joins and leaves a group. What handles its messages is told when there are some.
 
-    A subclass says who that is: ``_wake`` when there is work for one more, and ``_wake_all`` when it
+    A subclass says what that is: ``_wake`` when there is work for one more, and ``_wake_all`` when it
     is time to stop.
     """
 
@@ -87,6 +88,7 @@ class GroupClient(AsyncClient[ConsumerConfig]):
         Raises:
             InvalidMessageError: the topic, the tags or the expression make no sense.
         """
+        self._check_open()
         check_topic(topic)
         self._subscriptions[topic] = message_filter(tags, sql)
         self._resubscribe()
@@ -171,7 +173,7 @@ class GroupClient(AsyncClient[ConsumerConfig]):
             return self._config.shutdown_timeout
         return max(0.0, self._stop_until - self._instance.clock())
 
-    def stop(self, timeout: float | None = None) -> None:
+    def stop(self, timeout: float | str | None = None) -> None:
         """End ``run`` or an iteration soon; may be called from any thread or signal handler.
 
         Args:
@@ -198,9 +200,9 @@ class GroupClient(AsyncClient[ConsumerConfig]):
         """``run`` or an iteration is over; a later one may begin."""
         self._stop_wanted, self._stop_until = False, None
 
+    @abstractmethod
     def _wake(self) -> None:
         """There is work for one more."""
-        raise NotImplementedError
 
     def _wake_all(self) -> None:
         """Let all that wait see that it is time to stop."""
@@ -248,7 +250,12 @@ class GroupClient(AsyncClient[ConsumerConfig]):
 
     # -- control -----------------------------------------------------------------------------
 
+    def _check_open(self) -> None:
+        if self._state == "closed":
+            raise self._not_running()
+
     def _member_group(self) -> Group:
+        self._check_open()
         if self._session is None:
             raise ClientClosedError(
                 "this consumer is no member of its group now: run it, or join() first"
@@ -264,6 +271,7 @@ class GroupClient(AsyncClient[ConsumerConfig]):
 
         Raises:
             ConfigError: the topic is not subscribed to.
+            ClientClosedError: the consumer was shut down.
         """
         self._set_pause(topic_or_queue, is_paused=True)
 
@@ -276,6 +284,7 @@ class GroupClient(AsyncClient[ConsumerConfig]):
         self._set_pause(topic_or_queue, is_paused=False)
 
     def _set_pause(self, what: str | MessageQueue, *, is_paused: bool) -> None:
+        self._check_open()
         self._pauses.put(what, self._subscriptions, is_paused=is_paused)
         self.apply_pauses()
 
@@ -285,7 +294,9 @@ class GroupClient(AsyncClient[ConsumerConfig]):
         if session is not None:
             session.group.apply_pauses()
 
-    async def seek(self, queue: MessageQueue, where: int | str | datetime) -> None:
+    async def seek(
+        self, queue: MessageQueue, where: int | Literal["earliest", "latest"] | datetime
+    ) -> None:
         """Go on elsewhere in one of our queues; handlers at work finish, and count no more.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from rocketwire.core.effects import Gate
+from rocketwire.core.effects import Event
 from rocketwire.core.sending.flush import FlushGroups
 from rocketwire.core.sending.open_batch import OpenBatch
 
@@ -86,7 +86,7 @@ class InFlightLimit:
             self.room_came()
 
     def room_came(self) -> None:
-        """Less is in flight than before: let those in who wait for it."""
+        """Less is in flight than before: let in what waits for it."""
         self._let_in()
         self.look_around()
 
@@ -114,7 +114,7 @@ class InFlightLimit:
             future.set_result(True)
 
     def look_around(self) -> None:
-        """Wake those who wait until nothing is in flight, if that is so."""
+        """Wake what waits until nothing is in flight, if that is so."""
         if not self.held:
             for future in self._quiet:
                 _settle(future, True)  # noqa: FBT003
@@ -149,14 +149,14 @@ class InFlightLimit:
                 return False
         return True
 
-    async def _opened(self, gate: Gate, limit: float | None) -> bool:
+    async def _opened(self, event: Event, limit: float | None) -> bool:
         if limit == 0:
-            return gate.is_open
+            return event.is_set
         future: asyncio.Future[bool] = self._loop.create_future()
         timer = None
         if limit is not None:
             timer = self._loop.call_later(limit, _settle, future, False)  # noqa: FBT003
-        gate.add_waiter(lambda: _settle(future, True))  # noqa: FBT003
+        event.add_waiter(lambda: _settle(future, True))  # noqa: FBT003
         try:
             return await future
         finally:

@@ -9,8 +9,9 @@ from itertools import islice
 from rocketwire.admin_values import DeadLetter, Purged, Redriven, Replayed
 from rocketwire.aio.reader import AsyncReader
 from rocketwire.core.admin import dead_letters as letters
+from rocketwire.core.admin.redrive import find_redriven
 from rocketwire.core.admin.redrive import redrive as redrive_letter
-from rocketwire.core.admin.replay import Replay, check_batch, is_unfinished
+from rocketwire.core.admin.replay import Replay, check_batch, check_messages, is_unfinished
 from rocketwire.message import epoch_of
 from rocketwire.stored_message import StoredMessage
 
@@ -78,6 +79,28 @@ class AsyncMessageAdmin(AsyncReader):
             )
         )
 
+    async def redriven(self, dead_letter: DeadLetter, *, to: str | None = None) -> Redriven | None:
+        """Where the copy of a dead letter is that ``redrive`` has sent already; None without one.
+
+        Args:
+            dead_letter: as ``dead_letters`` gives it.
+            to: the topic that was given to ``redrive``, if any.
+
+        Raises:
+            InvalidMessageError: it is no dead letter.
+            RocketMQError: it could not be looked for.
+        """
+        self._deadline()
+        return await self._run(
+            find_redriven(
+                self._instance,
+                dead_letter,
+                to=to,
+                reader=self._config.group,
+                timeout=self._config.request_timeout,
+            )
+        )
+
     async def purge_dead_letters(
         self, group: str, *, before: datetime | float | None = None, dry_run: bool = False
     ) -> tuple[Purged, ...]:
@@ -129,6 +152,7 @@ class AsyncMessageAdmin(AsyncReader):
             RocketMQError: brokers can't be asked for what is there.
         """
         check_batch(batch)
+        check_messages(messages)
         return self._replayed(messages, into, batch, keep_order=keep_order, label=label)
 
     async def _replayed(

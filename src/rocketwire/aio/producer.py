@@ -13,38 +13,37 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from rocketwire.aio.awaited_send import AwaitedSend
-from rocketwire.aio.checking import (
-    Checker,
-    LoopDesk,
-    ThreadDesk,
-    check_checker,
-    is_coroutine_function,
-)
-from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.compressing import CompressFirst, Compressor
 from rocketwire.aio.delivery import Delivery
 from rocketwire.aio.driver import Awaited
 from rocketwire.aio.in_flight import InFlightLimit
+from rocketwire.aio.many_sends import ManySends
 from rocketwire.aio.submit import BatchSubmitter, Messages, SingleSubmitter
 from rocketwire.aio.surround import surround
 from rocketwire.aio.transaction import AsyncTransaction
+from rocketwire.aio.transaction_checker import (
+    Checker,
+    LoopCheckRunner,
+    ThreadCheckRunner,
+    check_checker,
+    is_coroutine_function,
+)
 from rocketwire.config import ProducerConfig
 from rocketwire.core.admin.topics import create_topic
 from rocketwire.core.faults.selection import RoundRobinCounter, Selector
 from rocketwire.core.faults.table import BrokerHealth
-from rocketwire.core.lookup import locate_topic
-from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import Check, answer_check
 from rocketwire.core.sending.flush import done_callback
+from rocketwire.core.sending.operation import publish_queues
 from rocketwire.core.sending.recall import recall
 from rocketwire.core.sending.requests import check_request, request
 from rocketwire.core.sending.retry import SendMode
-from rocketwire.core.sending.send_many import ManySender
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.stats import ProducerStats
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
+from rocketwire.setting_values import limit
 from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 from rocketwire.system.registry import join_group, leave_group, make_config
@@ -58,7 +57,7 @@ _log = logging.getLogger("rocketwire.producer")
 
 
 @lists_settings(ProducerConfig)
-class AsyncProducer(AsyncClient[ProducerConfig]):
+class AsyncProducer(ManySends):
     """Sends messages from coroutines. The twin of ``Producer``, with the same names.
 
     It belongs to the event loop on which it is started, and may be used by any number of tasks
@@ -117,7 +116,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._start_checking()
 
     def _start_checking(self) -> None:
-        """Let brokers ask for transactions, if there is somebody to answer."""
+        """Let brokers ask for transactions, if there is a checker to answer."""
         checker = self._checker
         if checker is None:
             return
@@ -129,17 +128,17 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(driver.start, answer, _ignore)
 
-        instance.check_desks[self._sender.group] = (
-            LoopDesk(loop, checker, settle)
+        instance.check_runners[self._sender.group] = (
+            LoopCheckRunner(loop, checker, settle)
             if is_coroutine_function(checker)
-            else ThreadDesk(checker, settle)
+            else ThreadCheckRunner(checker, settle)
         )
         instance.presence.want()
 
     def _stop_checking(self) -> None:
-        desk = self._instance.check_desks.pop(self._sender.group, None)
-        if desk is not None:
-            desk.close()
+        runner = self._instance.check_runners.pop(self._sender.group, None)
+        if runner is not None:
+            runner.close()
 
     def _start_reporting(self) -> None:
         over = self._traces_over = asyncio.Event()
@@ -156,6 +155,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         self._stop_checking()
         self._submitter.hurry()
         await self._in_flight.quiet(patience, awaited=True)
+        self._instance.replies.give_up(self._sender)
         await self._finish_traces(max(0.1, limit - clock()))
         self._upkeep.stop()
         with contextlib.suppress(RocketMQError):  # nobody to say it to
@@ -306,11 +306,15 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         timeout: float | str | None,  # noqa: ASYNC109
     ) -> Delivery:
         """Hand a message over when there is room for it."""
-        size = await self._submitter.take_room(message, timeout)
-        if self._state != "running":
-            self._in_flight.give_back(*size)
-            raise self._not_running()
-        delivery = self._submitter.submit(message, queue, selector, argument, timeout, size)
+        compressor, hand_over = self._compressor, self._submitter.submit
+        with compressor.forgetting(message):
+            size = await self._submitter.take_room(message, timeout)
+            again = partial(hand_over, message, queue, selector, argument, timeout, size)
+            try:
+                delivery = await compressor.with_room(self, cast("Message", message), again)
+            except BaseException:
+                self._in_flight.give_back(*size)
+                raise
         return cast("Delivery", delivery)
 
     async def _take_turns(self) -> None:
@@ -318,59 +322,18 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         await asyncio.sleep(0)
         self._check_loop()
 
-    async def send_many(
-        self,
-        messages: Iterable[Message],
-        *,
-        timeout: float | str | None = None,  # noqa: ASYNC109 - for each batch
-        return_errors: bool = False,
-    ) -> list[SendResult | RocketMQError]:
-        """Send any number of messages to any topics, in batches, many at once.
-
-        Messages of one sharding key stay in order. ``timeout`` is for each batch.
-
-        Args:
-            messages: any number of them.
-            timeout: seconds for each batch; ``send_timeout`` by default.
-            return_errors: whether errors stand in the list that is returned.
-
-        Returns:
-            One result per message, in the order given.
-
-        Raises:
-            InvalidMessageError: one of them is wrong; nothing was sent.
-            SendManyError: some failed; its ``results`` are in the order given.
-        """
-        self._check_loop()
-        many = ManySender(self._sender, messages, timeout)
-        in_flight, driver = self._in_flight, self._driver
-        in_flight.awaited += 1
-        try:
-            while many.check():  # noqa: ASYNC110 - in pieces, so that the loop is not kept
-                await asyncio.sleep(0)
-            await self._compressor.prepare_all(many.messages)
-            streams = await driver.run(many.streams())
-            ends = [driver.run(many.run(stream)) for stream in streams]
-            for end in await asyncio.gather(*ends, return_exceptions=True):
-                if isinstance(end, BaseException):
-                    raise end
-        finally:
-            in_flight.awaited -= 1
-            in_flight.look_around()
-            self._compressor.forget(many.messages)
-        return many.finish(return_errors=return_errors)
-
-    async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in Producer
+    async def flush(self, timeout: float | str | None = None) -> None:  # noqa: ASYNC109 - as in Producer
         """Wait until everything submitted before has an answer.
 
         Raises:
             TimeoutError: something still has none.
         """
+        longest = limit(timeout)
         if self._state == "new" or (self._home or get_running_loop()) is not get_running_loop():
             raise self._not_running()
         self._submitter.hurry()
-        if not await self._in_flight.flush(timeout):
-            raise TimeoutError(f"{self._in_flight.held} messages have no answer after {timeout} s")
+        if not await self._in_flight.flush(longest):
+            raise TimeoutError(f"{self._in_flight.held} messages have no answer after {longest} s")
 
     def transaction(
         self, message: Message, *, timeout: float | str | None = None
@@ -390,17 +353,9 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             InvalidMessageError: it can't be part of a transaction.
         """
         self._check_loop()
-        return AsyncTransaction(self._sender, message, timeout, self._send_half, self._driver)
-
-    async def _send_half(self, attempt: SendAttempt) -> SendResult:
-        in_flight = self._in_flight
-        in_flight.awaited += 1
-        try:
-            return await self._driver.run(attempt.operation())
-        finally:
-            in_flight.awaited -= 1
-            if in_flight.has_waiters:
-                in_flight.look_around()
+        return AsyncTransaction(
+            self._sender, message, timeout, self._driver, self._in_flight, self._compressor
+        )
 
     async def request(
         self,
@@ -408,7 +363,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         *,
         timeout: float | str = 3.0,  # noqa: ASYNC109 - a deadline over all of it
     ) -> StoredMessage:
-        """Send a request, and wait for the reply of whoever handles it.
+        """Send a request, and wait for the reply of its handler.
 
         Brokers since 4.6 serve it; a proxy does not.
 
@@ -420,11 +375,17 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
             InvalidMessageError: nothing was sent.
             SendFailedError: the request could not be sent, or was refused.
             ReplyTimeoutError: no reply came; its ``outcome`` tells whether the request was stored.
+            ClientClosedError: the producer is not running, or was shut down meanwhile.
+            UnsupportedRequestError: a proxy is in the way, and nothing was sent.
         """
         self._check_loop()
         check_request(message, background=self._config.background)
-        limit = self._sender.check_timeout(timeout)
-        return await self._driver.run(request(self._sender, message, SendMode.ASYNC, limit))
+        limit, clock = self._sender.check_timeout(timeout), self._instance.clock
+        end = clock() + limit
+        async with self._compressor.beforehand([message]):
+            self._check_loop()
+            limit = max(end - clock(), 0.001)
+            return await self._driver.run(request(self._sender, message, SendMode.ASYNC, limit))
 
     async def recall(self, topic: str, handle: str) -> str:
         """Call back a message that waits for its time (brokers since 5.3.2).
@@ -453,10 +414,7 @@ class AsyncProducer(AsyncClient[ProducerConfig]):
         Those of an ordered or a static topic are listed even while their master is away.
         """
         deadline = self._deadline()
-        sender = self._sender
-        name = sender.wire_topic(topic)
-        operation = locate_topic(self._instance, name, deadline, *sender.defaults)
-        return (await self._driver.run(operation)).listed
+        return await self._driver.run(publish_queues(self._sender, topic, deadline))
 
     def health(self) -> tuple[BrokerHealth, ...]:
         """What the fault table thinks of each broker, and why."""

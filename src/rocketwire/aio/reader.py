@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from rocketwire.aio.client import AsyncClient
 from rocketwire.config import ReaderConfig
-from rocketwire.core.reading import pull
+from rocketwire.core.reading import by_key, pull
 from rocketwire.core.reading.arguments import (
     check_fetch,
     check_id,
     check_key,
     check_queue,
+    check_readable_topic,
     check_reading,
-    check_topic,
 )
 from rocketwire.core.reading.expected import Expected, check_expected
 from rocketwire.core.reading.filters import check_filter, message_filter
@@ -63,7 +63,7 @@ class AsyncReader(AsyncClient[ReaderConfig]):
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of a topic that can be read."""
-        check_topic(topic)
+        check_readable_topic(topic)
         deadline = self._deadline()
         return await self._run(pull.read_queues(self._instance, topic, deadline))
 
@@ -94,7 +94,7 @@ class AsyncReader(AsyncClient[ReaderConfig]):
         queue: MessageQueue,
         offset: int,
         max_messages: int = 32,
-        wait: float = 0.0,
+        wait: float | str = 0.0,
         *,
         tags: str | None = None,
     ) -> Fetched:
@@ -107,16 +107,16 @@ class AsyncReader(AsyncClient[ReaderConfig]):
             wait: seconds to wait for the first message if there is none yet.
             tags: ``TagA || TagB``; all by default.
         """
-        check_fetch(queue, offset, max_messages, wait)
+        patience = check_fetch(queue, offset, max_messages, wait)
         self._deadline()
-        limit = wait + (pull.HOLD_SLACK if wait else 0.0) + self._config.pull_timeout
+        limit = patience + (pull.HOLD_SLACK if patience else 0.0) + self._config.pull_timeout
         operation = pull.fetch(
             self._instance,
             queue,
             offset,
             group=self._config.group,
             max_messages=max_messages,
-            wait=wait,
+            wait=patience,
             tags=tag_filter(tags),
             deadline=self._instance.clock() + limit,
         )
@@ -223,7 +223,7 @@ class AsyncReader(AsyncClient[ReaderConfig]):
         """Messages that have a key, from the brokers' indexes, oldest first."""
         check_key(topic, key, max_messages)
         deadline = self._deadline()
-        operation = pull.messages_by_key(
+        operation = by_key.messages_by_key(
             self._instance,
             topic,
             key,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class AsyncReceivedMessage(Received):
-    """A message that was received: this member's for a while, and then anybody's again."""
+    """A message that was received: this member's for a while, and then any member's again."""
 
     __slots__ = ()
 
@@ -142,11 +142,11 @@ class AsyncSimpleConsumer(Subscriber, AsyncClient[SimpleConsumerConfig]):
         """Be done with several messages: in one request for each broker, where it has that.
 
         Raises:
-            InvalidMessageError: one of them was not received.
+            InvalidMessageError: one of them was not received, or by another group.
             TransportError: a broker could not be reached; its messages may come again.
             BrokerError: a broker refused.
         """
-        receipts = [(receipt_of(message), message.topic) for message in messages]
+        receipts = self._receipts(messages)
         self._check_loop()
         await self._run(self._receiver.acknowledge(receipts))
 

@@ -53,10 +53,11 @@ class SingleSubmitter:
     ) -> Delivery | None:
         """Hand a message or a batch over; None if there is no room for it now.
 
-        ``size`` is the room that the caller has taken for it.
+        ``size`` is the room that the caller has taken for it, and gives back after an error.
 
         Raises:
             InvalidMessageError: something is wrong with it; nothing was sent.
+            CompressFirst: its body has to be compressed elsewhere before.
         """
         in_flight = self._in_flight
         if size is None:
@@ -73,7 +74,8 @@ class SingleSubmitter:
                 message, SendMode.ASYNC, queue, selector, argument, timeout, is_accepted=True
             )
         except BaseException:
-            in_flight.give_back(count, room)
+            if size is None:
+                in_flight.give_back(count, room)
             raise
         delivery = SingleDelivery(attempt, in_flight, count, room)
         delivery.begin(self._driver)
@@ -137,21 +139,21 @@ class BatchSubmitter(SingleSubmitter):
         size: Size | None = None,
     ) -> Delivery | None:
         """Hand a message over; None if there is no room for it now. A list travels as it is."""
-        batches, in_flight = self._accumulator, self._in_flight
+        batches, in_flight, sender = self._accumulator, self._in_flight, self._sender
         fields = None
         if type(message) is Message and queue is None and selector is None and argument is None:
             fields = batches.accept(message)
         if type(message) is not Message or fields is None:
             return super().submit(message, queue, selector, argument, timeout, size)
-        if size is None:
-            size = (1, len(message.body))
-            if not in_flight.take(*size):
-                return None
+        room = len(message.body)
+        if size is None and not in_flight.take(1, room):
+            return None
         try:
-            limit = self._sender.check_timeout(timeout)
+            limit = sender.timeout if timeout is None else sender.check_timeout(timeout)
             batch, place, is_new = batches.add(message, fields, limit)
         except BaseException:
-            in_flight.give_back(*size)
+            if size is None:
+                in_flight.give_back(1, room)
             raise
         if is_new:
             self._driver.start(batches.deliver(batch), _ignore)

@@ -14,11 +14,11 @@ from rocketwire.aio.delivery import Delivery
 from rocketwire.aio.parallel_calls import call_together
 from rocketwire.aio.transaction import AsyncTransaction
 from rocketwire.core.sending.flush import done_callback
-from rocketwire.core.sending.results import share
+from rocketwire.core.sending.results import share_all
 from rocketwire.core.sending.send_many import ManySender
 from rocketwire.core.sending.transactions import check_transactional
-from rocketwire.core.sending.validate import as_batch
-from rocketwire.errors import RocketMQError
+from rocketwire.core.sending.validate import as_batch, check_batch, check_message
+from rocketwire.errors import InvalidMessageError, RocketMQError
 from rocketwire.message import Message, SendResult
 from rocketwire.middleware import AsyncCall, Operation, check_passed
 from rocketwire.stored_message import StoredMessage
@@ -71,7 +71,7 @@ class SurroundedSends:
 
         async def send_all(passed: list[Message]) -> tuple[SendResult, list[Any]]:
             result = await send(producer, passed, **how)
-            return result, [share(result, place) for place in range(len(passed))]
+            return result, share_all(result, len(passed))
 
         answer: SendResult = await self._list("send", message, send_all)
         return answer
@@ -124,7 +124,7 @@ class SurroundedSends:
         send_all: Callable[[list[Message]], Awaitable[tuple[Any, list[Any]]]],
     ) -> Any:
         self._producer._check_loop()  # noqa: SLF001 - they are one thing
-        given = self._checked(as_batch(messages))
+        given = self._checked(as_batch(messages), " of the batch")
         calls = ManyCalls(given, self._checked_one)
         await call_together(calls, partial(self._begin, operation, len(given)), send_all)
         return calls.answer_of_list()
@@ -138,10 +138,16 @@ class SurroundedSends:
     ) -> Awaitable[Any]:
         return self._call(operation, end, count)(message)
 
-    def _checked(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Refuse what can't be sent before any middleware runs."""
-        for message in messages:
-            self._checked_one(message)
+    def _checked(self, messages: Sequence[Message], of: str = "") -> Sequence[Message]:
+        """Refuse what can't be sent before any middleware runs, in the words of a plain send."""
+        if of and not messages:
+            check_batch(messages, 0)
+        size = self._producer._config.max_message_size  # noqa: SLF001 - they are one thing
+        for index, message in enumerate(messages):
+            try:
+                check_message(message, size)
+            except InvalidMessageError as error:
+                raise InvalidMessageError(f"message {index}{of}: {error}") from None
         return messages
 
     def _checked_one(self, message: Message) -> Message:
@@ -173,9 +179,11 @@ class SurroundedSends:
             results += calls.answers_of_many()
         return ManyCalls.finished(results, return_errors=return_errors)
 
-    async def request(self, message: Message, **how: Any) -> StoredMessage:
+    async def request(self, message: Any, **how: Any) -> StoredMessage:
         """``AsyncProducer.request``: the middleware gets the reply."""
         producer, request = self._producer, self._plain.request
+        if not isinstance(message, Message):
+            return await request(producer, message, **how)  # which refuses it
         call = self._call("request", lambda passed: request(producer, check_passed(passed), **how))
         reply: StoredMessage = await call(message)
         return reply
@@ -190,8 +198,9 @@ class SurroundedSends:
             producer._sender,  # noqa: SLF001
             message,
             timeout,
-            producer._send_half,  # noqa: SLF001
             producer._driver,  # noqa: SLF001
+            producer._in_flight,  # noqa: SLF001
+            producer._compressor,  # noqa: SLF001
         )
         transaction.begin = self._call("transaction", transaction.store)
         return transaction

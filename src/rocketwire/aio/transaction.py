@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
+from rocketwire.aio.awaited_send import AwaitedSend
+from rocketwire.aio.compressing import Compressor
 from rocketwire.aio.driver import Driver
+from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.core.effects import Op
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.retry import SendMode
@@ -30,12 +32,14 @@ class AsyncTransaction(TransactionSteps):
         sender: Sender,
         message: Message,
         timeout: float | str | None,
-        send: Callable[[SendAttempt], Awaitable[SendResult]],
         driver: Driver,
+        in_flight: InFlightLimit,
+        compressor: Compressor,
     ) -> None:
         super().__init__(sender, message, timeout)
-        self._send = send
         self._driver = driver
+        self._in_flight = in_flight
+        self._compressor = compressor
 
     async def __aenter__(self) -> Self:
         """Store the half message.
@@ -44,12 +48,32 @@ class AsyncTransaction(TransactionSteps):
             SendFailedError: it is not stored, or that is not known; nothing of it is delivered
                 unless a checker commits it.
             TransactionError: it was stored less safely than asked for, and rolled back.
+            UnsupportedRequestError: there is a proxy, and no checker; nothing was sent.
         """
-        self._prepared(await self._send(self._begin(SendMode.ASYNC)))
+        if not self._is_direct:
+            await self._driver.run(self._look_for_proxy())
+        async with self._compressor.beforehand([self._message]):
+            attempt = self._begin(SendMode.ASYNC)
+        self._prepared(await self._send(attempt))
         if self._is_unsafe:
             await self.rollback()
             raise self._unsafe()
         return self
+
+    async def _send(self, attempt: SendAttempt) -> SendResult:
+        # As ``AsyncProducer.send`` waits, where a further coroutine would cost every send something.
+        driver, in_flight = self._driver, self._in_flight
+        waiter = AwaitedSend(attempt, driver.loop.create_future())
+        waiter.begin(driver)
+        in_flight.awaited += 1
+        try:
+            return await waiter.future
+        finally:
+            in_flight.awaited -= 1
+            if in_flight.has_waiters:
+                in_flight.look_around()
+            if not waiter.is_over:
+                waiter.give_up()
 
     async def __aexit__(
         self,

@@ -24,7 +24,7 @@ _PAUSE: Final = 1.0
 
 
 def _ignore() -> None:
-    """Nobody wants to know."""
+    """Ignore the outcome."""
 
 
 class Upkeep:

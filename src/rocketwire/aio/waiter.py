@@ -1,4 +1,4 @@
-"""Who waits for what comes back on a connection, and sends under way on an event loop.
+"""What waits for answers on a connection, and sends under way on an event loop.
 
 ``Waiter`` is what a connection knows of a request under way. ``SendWaiter`` is one that carries an
 attempt: the connection writes it, and it ends when the frame of an answer that says "stored" is
@@ -22,7 +22,7 @@ from rocketwire.errors import LocalProtocolError, RocketMQError
 from rocketwire.message import SendResult
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import Command
-from rocketwire.wire.session import Session
+from rocketwire.wire.session import SharedSession
 
 if TYPE_CHECKING:
     from rocketwire.aio.connection import Connection
@@ -54,7 +54,7 @@ class Waiter:
     @property
     @abstractmethod
     def owner(self) -> object:
-        """Whose request it is, of those who share the connection."""
+        """The user of a shared connection whose request it is."""
 
     @abstractmethod
     def resume(self, value: object) -> None:
@@ -149,7 +149,7 @@ class SendWaiter(Waiter):
 
 
 def number_together(
-    session: Session[Waiter], waiters: list[SendWaiter], now: float
+    session: SharedSession[Waiter], waiters: list[SendWaiter], now: float
 ) -> tuple[list[bytes | memoryview], float, list[tuple[Waiter, LocalProtocolError]]]:
     """Make requests of the attempts of several waiters, and tell the fault table.
 
@@ -185,6 +185,7 @@ def finish_stored(waiters: list[SendWaiter], now: float) -> None:
     for waiter, attempt in zip(waiters, attempts, strict=True):
         if attempt.history is not None:
             attempt.history.last = attempt
+        if attempt.key_slots:
             finish.leave_order(attempt)
         attempt.release()
         waiter.stored()

@@ -63,7 +63,7 @@ class Inspector(Admin):
             TransportError: it gave no answer.
         """
         reply = self.try_asking(address, code, fields, timeout=timeout)
-        return checked(reply, address)
+        return checked(reply, address, code)
 
     def try_asking(
         self,

@@ -13,9 +13,10 @@ from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 from rocketwire.cli import failures
+from rocketwire.cli.help_screen import CommandsFirst
+from rocketwire.cli.invocation import takes_common_options
 
 #: Name of the command: its module. The order is that of ``--help``.
 COMMANDS: Final = {
@@ -44,7 +45,7 @@ COMMANDS: Final = {
 }
 
 
-class LazyCommands(TyperGroup):
+class LazyCommands(CommandsFirst):
     """Imports a command's module when it is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -87,6 +88,7 @@ def _show_version(wanted: bool) -> None:
     epilog="First steps:  rocketwire demo\n\nYour own cluster:  "
     "rocketwire doctor --name-server HOST:9876\n\nHelp on a command:  rocketwire send --help",
 )
+@takes_common_options
 def root(
     context: typer.Context,
     version: Annotated[

@@ -49,7 +49,7 @@ def broker(
     from rocketwire.embedded.broker import Broker
     from rocketwire.embedded.loop_thread import LoopThread
 
-    options = BrokerOptions(queues=queues, flush=flush)
+    options = BrokerOptions(queues=queues, flush=flush)  # type: ignore[arg-type]  # checked there
     servers = here.name_servers.split(";")
     with here.inspector(background=False) as admin:
         admin.clusters()  # fails here, in one line, when there is no name server

@@ -60,7 +60,7 @@ def cluster(  # noqa: PLR0913 - each has a default
         folder=store,
         ports=ports,
         queues=queues,
-        flush=flush,
+        flush=flush,  # type: ignore[arg-type]  # it is checked there
         auto_create_topics=auto_create,
     )
     with stop_requested() as stop:

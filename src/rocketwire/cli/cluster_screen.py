@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from rocketwire.cli.fault_actions import describe_broker
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from rocketwire.embedded import BrokerHandle
 
 _HISTORY: Final = 24
+#: Below this the table would break words into letters: each broker gets lines of its own.
+_TABLE_WIDTH: Final = 110
+_LEGEND: Final = (
+    "in, out: messages a second now, and the last seconds as bars. stored: messages since the "
+    "start. log: bytes of the commit log. not indexed: bytes that a search by key does not find "
+    "yet. Ctrl-C ends it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,28 +113,14 @@ class ClusterScreen:
     def _screen(self, views: Sequence[BrokerView]) -> Group:
         history = self._watch.history
         top = max((value or 0.0 for row in history.values() for value in row), default=0.0)
-        rows = [
-            (
-                view.name,
-                view.address,
-                Text(", ".join(view.faults) or "well", style="red" if view.faults else "green"),
-                f"{view.rate_in:,.0f}/s",
-                Text(sparkline(history[view.name], top=top), style="cyan"),
-                f"{view.rate_out:,.0f}/s",
-                f"{view.messages_in:,}",
-                size_text(view.stored),
-                f"{view.topics:,}",
-                size_text(view.index_lag) if view.index_lag else "",
-            )
-            for view in views
-        ]
-        columns = ["broker", "address", "state", "in#", "", "out#", "stored#", "log#"]
-        columns += ["topics#", "not indexed#"]
-        lines = [
+        lines = {name: sparkline(row, top=top) for name, row in history.items()}
+        wide = self._here.console.width >= _TABLE_WIDTH
+        brokers = [_table(views, lines)] if wide else _blocks(views, lines)
+        headline = [
             Text(line, style="bold" if n == 0 else "") for n, line in enumerate(self._headline)
         ]
-        hint = Text("Ctrl-C ends it", style="dim")
-        return Group(*lines, Text(), make_table(columns, rows), Text(), hint)
+        legend = Text(_LEGEND, style="dim")
+        return Group(*headline, Text(), *brokers, Text(), legend)
 
     def _run_lines(self, stop: threading.Event) -> None:
         for line in self._headline:
@@ -155,6 +149,49 @@ class ClusterScreen:
             f"{view.messages_in:,} stored, {size_text(view.stored)} in {view.topics:,} topics"
             + (f", {size_text(view.index_lag)} not indexed yet" if view.index_lag else "")
         )
+
+
+def _state(view: BrokerView) -> Text:
+    return Text(", ".join(view.faults) or "well", style="red" if view.faults else "green")
+
+
+def _table(views: Sequence[BrokerView], lines: Mapping[str, str]) -> Table:
+    columns = ["broker", "address", "state", "in#", "", "out#", "stored#", "log#"]
+    columns += ["topics#", "not indexed#"]
+    rows = [
+        (
+            view.name,
+            view.address,
+            _state(view),
+            f"{view.rate_in:,.0f}/s",
+            Text(lines[view.name], style="cyan"),
+            f"{view.rate_out:,.0f}/s",
+            f"{view.messages_in:,}",
+            size_text(view.stored),
+            f"{view.topics:,}",
+            size_text(view.index_lag) if view.index_lag else "",
+        )
+        for view in views
+    ]
+    return make_table(columns, rows)
+
+
+def _blocks(views: Sequence[BrokerView], lines: Mapping[str, str]) -> list[Text]:
+    """Each broker in a few lines, for a narrow window."""
+    found = []
+    for view in views:
+        traffic = f"in {view.rate_in:,.0f}/s, out {view.rate_out:,.0f}/s "
+        amounts = (
+            f"stored {view.messages_in:,}, log {size_text(view.stored)}, topics {view.topics:,}"
+        )
+        if view.index_lag:
+            amounts += f", not indexed {size_text(view.index_lag)}"
+        found += [
+            Text.assemble((view.name, "bold"), f" {view.address} ", _state(view)),
+            Text.assemble("  ", traffic, (lines[view.name], "cyan")),
+            Text(f"  {amounts}"),
+        ]
+    return found
 
 
 def _counts(view: BrokerView) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rocketwire.cli.failures import FAILED, INTERRUPTED, CommandFailedError
+from rocketwire.cli.help_screen import PlainGroup
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.letter_filter import (
     Before,
@@ -24,8 +25,8 @@ from rocketwire.cli.letter_filter import (
     has_key,
 )
 from rocketwire.cli.output import body_text, make_table
-from rocketwire.cli.pace import Pace
 from rocketwire.cli.read import describe, parse_moment
+from rocketwire.cli.send_rate import Pace
 from rocketwire.cli.signals import stop_requested
 from rocketwire.errors import RocketMQError, TransportError
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from rocketwire.sync.admin import Admin
 
 app = typer.Typer(
+    cls=PlainGroup,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -210,20 +212,24 @@ def redrive(  # noqa: PLR0913 - each narrows what is sent
         for letter in wanted.letters(admin, group):
             if not pace.wait():
                 break
-            status, told = ("would be sent", {}) if dry_run else _redrive(admin, letter, to)
+            status, told = _redrive(admin, letter, to, dry_run=dry_run)
             counts[status] = counts.get(status, 0) + 1
             _tell(here, letter, status, told)
         is_stopped = stop.is_set()
     _sum_up(here, group, counts, is_stopped=is_stopped)
 
 
-def _redrive(admin: Admin, letter: DeadLetter, to: str | None) -> tuple[str, dict[str, Any]]:
+def _redrive(
+    admin: Admin, letter: DeadLetter, to: str | None, *, dry_run: bool
+) -> tuple[str, dict[str, Any]]:
     try:
-        done = admin.redrive(letter, to=to)
+        done = admin.redriven(letter, to=to) if dry_run else admin.redrive(letter, to=to)
     except TransportError as failure:
         return ("in doubt" if failure.written else "failed"), {"error": str(failure)}
     except RocketMQError as failure:
         return "failed", {"error": str(failure)}
+    if done is None:
+        return "would be sent", {}
     queue = done.queue
     place = {"topic": queue.topic, "broker": queue.broker, "queue": queue.id, "offset": done.offset}
     return ("sent" if done.is_new else "sent before"), place

@@ -38,13 +38,13 @@ def exporter(
 ) -> None:
     """Serve topics, groups, lag, brokers and dead letters to Prometheus, until Ctrl-C."""
     try:
-        from prometheus_client import CollectorRegistry, start_http_server
-
         from rocketwire.integrations.prometheus import ClusterCollector
     except ModuleNotFoundError as error:
         raise UsageError(
             f"{error.name} is missing: pip install 'rocketwire[cli,prometheus]'"
         ) from None
+    from prometheus_client import CollectorRegistry, start_http_server
+
     registry = CollectorRegistry()
     with here.admin() as admin, stop_requested() as stop:
         registry.register(ClusterCollector(admin, timeout=timeout, most=most, keep=keep))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import typer
 
-from rocketwire.cli.visible import visible, visible_lines
+from rocketwire.cli.safe_text import visible, visible_lines
 from rocketwire.errors import ConfigError, InvalidMessageError, RocketMQError, SendFailedError
 
 OK: Final = 0
@@ -40,6 +40,8 @@ def report(error: Exception) -> int:
     """Print a failure to standard error; returns the exit code."""
     if isinstance(error, typer.Abort):
         return INTERRUPTED
+    if type(error).__name__ == "NoArgsIsHelpError":  # the help is on the screen, and says it all
+        return MISUSED
     if wishes.debug:
         print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if wishes.as_json:

@@ -9,15 +9,24 @@ import typer
 
 from rocketwire.admin_values import Group, GroupQueue, OffsetChange
 from rocketwire.cli.failures import FAILED, UsageError
+from rocketwire.cli.help_screen import PlainGroup
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import make_table
-from rocketwire.cli.read import parse_moment
+from rocketwire.cli.read import ENDS, parse_moment
 from rocketwire.message import MessageQueue
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode="rich", help="Consumer groups."
+    cls=PlainGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Consumer groups.",
 )
-_RETRY_PREFIX = "%RETRY%"
+#: Topics that a group has for itself, whose positions are not moved along.
+_OWN = ("%RETRY%", "%DLQ%")
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it, instead of showing it.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show it, as without --yes.")]
 
 
 @command(app, "list", examples=("rocketwire group list", "rocketwire group list --all --json"))
@@ -113,23 +122,24 @@ def reset(
     group: Annotated[str, typer.Argument(help="Its name.")],
     to: Annotated[str, typer.Option(help="earliest, latest, a time, or an age such as 2h.")],
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it, instead of showing it.")] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Move a group to another moment; shows what would change, and changes it with --yes."""
-    position = to if to in {"earliest", "latest"} else _moment(to)
+    position = ENDS[to] if to in ENDS else _moment(to)
     with here.admin(background=False) as admin:
         topics = [topic] if topic is not None else _topics(admin.group(group))
         changes = [
             change
             for name in topics
-            for change in admin.reset(group, name, position, dry_run=not yes)
+            for change in admin.reset(group, name, position, dry_run=dry_run or not yes)
         ]
-    _show_changes(here, changes, done=yes)
+    _show_changes(here, changes, done=yes and not dry_run)
 
 
 def _topics(group: Group) -> list[str]:
     found = {item.queue.topic for item in group.queues}
-    return sorted(name for name in found if not name.startswith(_RETRY_PREFIX))
+    return sorted(name for name in found if not name.startswith(_OWN))
 
 
 def _moment(text: str) -> datetime:
@@ -169,12 +179,13 @@ def clone(
     source: Annotated[str, typer.Argument(help="The group whose positions are taken.")],
     target: Annotated[str, typer.Argument(help="The group that gets them; without members.")],
     topic: Annotated[str, typer.Option(help="Of which topic.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it, instead of showing it.")] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Put a group where another one is; shows what would change, and changes it with --yes."""
     with here.admin(background=False) as admin:
-        changes = admin.clone_offsets(source, target, topic, dry_run=not yes)
-    _show_changes(here, list(changes), done=yes)
+        changes = admin.clone_offsets(source, target, topic, dry_run=dry_run or not yes)
+    _show_changes(here, list(changes), done=yes and not dry_run)
 
 
 @command(app, "delete", examples=("rocketwire group delete billing --yes",))

@@ -23,8 +23,9 @@ import typer
 from rich.console import Console
 
 from rocketwire.cli import failures
+from rocketwire.cli.help_screen import PlainCommand
 from rocketwire.cli.output import make_console, to_json
-from rocketwire.cli.visible import TerminalLog
+from rocketwire.cli.safe_text import TerminalLog
 from rocketwire.config import (
     ClientConfig,
     ProducerConfig,
@@ -64,7 +65,7 @@ class Invocation:
 
     @property
     def name_servers(self) -> str:
-        """Whom to ask, as text."""
+        """The name servers to ask, as text."""
         return ";".join(from_mapping(ReaderConfig, self.settings(ReaderConfig)).name_servers)
 
     @property
@@ -286,6 +287,7 @@ _output_options: Final = {
         False,
     ),
 }
+_all_common: Final = _connection_options | _output_options
 
 
 def command(
@@ -312,25 +314,67 @@ def command(
     def register(function: F) -> F:
         hints = get_type_hints(function, include_extras=True)
         own = list(inspect.signature(function).parameters.values())[1:]
-        parameters = [p.replace(annotation=hints[p.name], kind=p.KEYWORD_ONLY) for p in own]
-        parameters += [
-            inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
-            for n, (hint, default) in common.items()
-        ]
 
         def call(**values: Any) -> Any:
+            context = values.pop("context")
             chosen = {n: values.pop(n) for n in common}
-            return function(_begin(chosen), **values)
+            return function(_begin(_with_those_before(chosen, context)), **values)
 
         call.__name__ = function.__name__
         call.__doc__ = function.__doc__
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {p.name: p.annotation for p in parameters}
+        parameters = [p.replace(annotation=hints[p.name], kind=p.KEYWORD_ONLY) for p in own]
+        _declare(call, [*parameters, *_declared(common)])
         epilog = "\n\n".join(["Examples:", *(f"  {line}" for line in examples)])
-        app.command(name, epilog=epilog.replace("[", r"\["), rich_help_panel=panel)(call)
+        app.command(
+            name, cls=PlainCommand, epilog=epilog.replace("[", r"\["), rich_help_panel=panel
+        )(call)
         return function
 
     return register
+
+
+def takes_common_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Let the root command take them, too: ``rocketwire --json doctor`` means what it says.
+
+    The function's own parameters are a context and options; the common ones are read from the
+    context by the command that follows.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    own = list(inspect.signature(function).parameters.values())[1:]
+
+    def call(**values: Any) -> None:
+        failures.wishes.debug, failures.wishes.as_json = values["debug"], values["json"]
+        function(values["context"], **{p.name: values[p.name] for p in own})
+
+    call.__doc__ = function.__doc__
+    parameters = [p.replace(annotation=hints[p.name], kind=p.KEYWORD_ONLY) for p in own]
+    _declare(call, [*parameters, *_declared(_all_common)])
+    return call
+
+
+def _declared(options: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+        for n, (hint, default) in options.items()
+    ]
+
+
+def _declare(call: Callable[..., Any], options: Iterable[inspect.Parameter]) -> None:
+    """Give a function the signature that typer reads: a context, and these options."""
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters = [context, *options]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in parameters}
+
+
+def _with_those_before(chosen: Mapping[str, Any], context: typer.Context) -> dict[str, Any]:
+    """The options of a command, completed by those that were given before its name."""
+    before = {n: v for n, v in context.find_root().params.items() if n in _all_common and v}
+    for name in before.keys() - chosen.keys():
+        raise failures.UsageError(
+            f"{context.command_path} takes no --{name.replace('_', '-')}: it connects to nothing"
+        )
+    return {name: value or before.get(name) or value for name, value in chosen.items()}
 
 
 def _show_logs(*, debug: bool) -> None:

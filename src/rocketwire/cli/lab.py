@@ -12,6 +12,7 @@ from rocketwire.cli.failures import UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.progress import PartsBar
 from rocketwire.cli.read import parse_moment
+from rocketwire.cli.spark_checks import check_page, check_policies
 from rocketwire.cli.spark_work import Master, started_spark, tell
 
 if TYPE_CHECKING:
@@ -59,9 +60,12 @@ def lab(  # noqa: PLR0913 - each has a default
     """Replay recorded sends under other fault policies: a page that says whether to change yours."""
     points = parse_grid(grid) if grid else None
     moments = [parse_moment(text) if text is not None else None for text in (since, until)]
+    check_page(out, time_zone, telemetry=telemetry)
+    from rocketwire.spark.policy_lab.policies import NAMED
+
+    check_policies(policy or NAMED, points, is_full=full)
     with started_spark(here, master) as spark:
         from rocketwire.spark import lab as run
-        from rocketwire.spark.policy_lab.policies import NAMED
 
         with PartsBar(here, "replaying") as bar:
             result = run(
@@ -85,15 +89,12 @@ def _sentences(result: LabResult) -> list[str]:
     told = [result.verdict.sentence, result.verdict.why]
     told += [f"{text}." for text in result.trouble]
     for one in result.policies:
-        mark = " (recorded)" if one.is_recorded else ""
         low, high = one.lost
         lost = f"{low:,.1f} s" if f"{low:.1f}" == f"{high:.1f}" else f"{low:,.1f} to {high:,.1f} s"
         failed = f"{one.failed[0]:,.0f}"
         if one.failed[0] != one.failed[1]:
             failed += f" to {one.failed[1]:,.0f}"
-        told.append(
-            f"  {one.name}{mark}: {lost} lost, {failed} failed, p99 {one.p99[1] * 1000:,.1f} ms"
-        )
+        told.append(f"  {one.title}: {lost} lost, {failed} failed, p99 {one.p99[1] * 1000:,.1f} ms")
     told.append(f"\nThe page: {result.page.resolve()}")
     return told
 

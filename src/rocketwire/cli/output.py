@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from rocketwire.cli.visible import visible_json, visible_lines
+from rocketwire.cli.safe_text import visible_json, visible_lines
 
 #: Lines of a pipe are never wrapped: a program reads them.
 _PIPE_WIDTH: Final = 1000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,8 +12,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rocketwire.cli.failures import FAILED
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import size_text
-from rocketwire.cli.spark_checks import check_first
-from rocketwire.cli.spark_work import Master, SourceOptions, source_options, started_spark, tell
+from rocketwire.cli.spark_checks import check_dataset, check_first, check_mapping
+from rocketwire.cli.spark_work import (
+    Conf,
+    Master,
+    SourceOptions,
+    source_options,
+    spark_settings,
+    started_spark,
+    tell,
+)
 
 if TYPE_CHECKING:
     from rocketwire.spark.pipelines.publish import PublishProgress, PublishResult
@@ -24,8 +31,12 @@ app = typer.Typer(add_completion=False)
 FileFormat = Annotated[
     str | None, typer.Option("--format", help="Of the files, where names do not tell.")
 ]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option("--property", help="A column to send as property; repeatable."),
+]
 State = Annotated[
-    Path | None, typer.Option(help="A folder that remembers what was sent, for restarts.")
+    str | None, typer.Option(help="A folder that remembers what was sent, for restarts.")
 ]
 
 
@@ -58,23 +69,23 @@ def publish(  # noqa: PLR0913 - each is one decision of the user
         str | None, typer.Option(help="Likewise: rows of one key go to one queue, in order.")
     ] = None,
     order_by: Annotated[str | None, typer.Option(help="Sort rows of one key by this.")] = None,
-    prop: Annotated[
-        list[str] | None,
-        typer.Option("--property", help="A column to send as property; repeatable."),
-    ] = None,
+    prop: Properties = None,
     rate: Annotated[float | None, typer.Option(min=0.1, help="Rows a second at most.")] = None,
     state: State = None,
     verify: Annotated[bool, typer.Option("--verify", help="Read back and compare.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show ten messages only.")] = False,
     file_format: FileFormat = None,
     source: SourceOptions = None,
+    conf: Conf = None,
     master: Master = None,
 ) -> None:
     """Send every row of a dataset as a message, with a progress bar and a summary."""
-    given = source_options(here, source)
+    given, settings = source_options(here, source), spark_settings(conf)
+    check_mapping(topic, topic_expression, sharding_key, order_by)
     if not dry_run:
         check_first(here, given, writes=topic, folder=state)
-    with started_spark(here, master, is_short=dry_run) as spark:
+    check_dataset(dataset)
+    with started_spark(here, master, is_short=dry_run, config=settings) as spark:
         from rocketwire.spark import publish as run
 
         with _Bar(here) as bar:

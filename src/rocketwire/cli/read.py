@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from rich.text import Text
@@ -14,7 +14,7 @@ from rich.text import Text
 from rocketwire.cli.failures import CommandFailedError, UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import body_text
-from rocketwire.cli.visible import visible
+from rocketwire.cli.safe_text import visible
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.setting_values import seconds
@@ -114,14 +114,18 @@ def _is_offset_id(reader: Reader, text: str) -> bool:
     return True
 
 
+#: The two places that have names.
+ENDS: Final[dict[str, Literal["earliest", "latest"]]] = {"earliest": "earliest", "latest": "latest"}
+
+
 def position(reader: Reader, where: str | MessageQueue, text: str) -> Position:
     """A place in a topic from what a person wrote.
 
     Raises:
         UsageError: it is none.
     """
-    if text in {"earliest", "latest"}:
-        return text
+    if text in ENDS:
+        return ENDS[text]
     if text.isdigit():
         queues = [where] if isinstance(where, MessageQueue) else reader.queues(where)
         return dict.fromkeys(queues, int(text))

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rocketwire.cli.failures import FAILED, INTERRUPTED, UsageError
 from rocketwire.cli.invocation import Invocation, command
-from rocketwire.cli.pace import Pace
 from rocketwire.cli.read import parse_moment, position
+from rocketwire.cli.send_rate import Pace
 from rocketwire.cli.signals import stop_requested
 from rocketwire.stored_message import StoredMessage
 
@@ -47,7 +47,7 @@ def replay(  # noqa: PLR0913 - each is one decision of the user
     ],
     into: Annotated[str, typer.Option(help="The topic that gets them; it exists.")],
     start: Annotated[
-        str, typer.Option("--from", help="A time (ISO 8601), an age (12h), or earliest.")
+        str, typer.Option("--from", help="A time (ISO 8601), an age (12h), an offset, or earliest.")
     ] = "earliest",
     end: Annotated[
         str | None, typer.Option("--to", help="Where to stop, likewise; now by default.")
@@ -80,6 +80,8 @@ def replay(  # noqa: PLR0913 - each is one decision of the user
     wanted = _Wanted(source, start, end, sql, tag, of_topic)
     began = time.monotonic()
     with here.admin() as admin, stop_requested() as stop:
+        if source == into:
+            raise UsageError(f"{into} can't be replayed into itself: choose another topic")
         admin.queues(into)  # an unknown topic is told before anything is read
         messages, total = _from_archive(wanted) if wanted.is_archive else _from_topic(admin, wanted)
         tally = _Tally()
@@ -155,7 +157,7 @@ def _offsets_between(admin: Admin, topic: str, start: Any, end: Any) -> int | No
     def offset(queue: Any, place: Any) -> int:
         if place == "earliest":
             return admin.min_offset(queue)
-        if place in {None, "latest"}:
+        if place is None or place == "latest":
             return admin.max_offset(queue)
         if isinstance(place, datetime):
             return admin.offset_for_time(queue, place)

@@ -9,6 +9,7 @@ import typer
 
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.read import parse_moment
+from rocketwire.cli.spark_checks import check_page
 from rocketwire.cli.spark_work import (
     Master,
     SourceOptions,
@@ -58,6 +59,7 @@ def report(  # noqa: PLR0913 - each has a default
 ) -> None:
     """Analyse the delivery telemetry of producers: tables, and one page that needs no network."""
     moments = [parse_moment(text) if text is not None else None for text in (since, until)]
+    check_page(out, time_zone)
     with started_spark(here, master, is_short=_is_small(Path(source))) as spark:
         from rocketwire.spark import report as run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,8 @@ from rich.table import Table
 
 from rocketwire.cli.failures import UsageError
 from rocketwire.cli.invocation import Invocation, command
+from rocketwire.cli.progress import PartsBar
+from rocketwire.cli.spark_checks import check_page, check_simulation
 from rocketwire.cli.spark_work import Master, started_spark, tell
 
 if TYPE_CHECKING:
@@ -51,18 +54,19 @@ def simulate(  # noqa: PLR0913 - each has a default
     size: Annotated[
         list[str] | None, typer.Option(metavar="PxB", help="A further size, e.g. 1000x10.")
     ] = None,
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("simulation.html"),
     master: Master = None,
 ) -> None:
     """Simulate producers with the real policy code over brokers with a capacity, at any size."""
     sizes = [parse_size(text) for text in size or ()]
-    with started_spark(here, master) as spark:
-        from rocketwire.spark.policy_lab.simulation import FAULTS, POLICIES
-        from rocketwire.spark.policy_lab.simulation import simulate as run
-        from rocketwire.testing.simulated_cluster import Setting
+    check_page(out)
+    from rocketwire.spark.policy_lab.simulation import FAULTS, POLICIES
+    from rocketwire.spark.policy_lab.simulation import simulate as run
+    from rocketwire.testing.simulated_cluster import Setting
 
-        setting = Setting(
-            producers=producers, brokers=brokers, seconds=seconds, rate=rate, load=load
-        )
+    setting = Setting(producers=producers, brokers=brokers, seconds=seconds, rate=rate, load=load)
+    check_simulation(setting, fault or FAULTS, policy or POLICIES, seeds, sizes)
+    with started_spark(here, master) as spark, PartsBar(here, "simulating") as bar:
         result = run(
             spark,
             setting,
@@ -70,11 +74,13 @@ def simulate(  # noqa: PLR0913 - each has a default
             policies=policy or POLICIES,
             seeds=seeds,
             sizes=sizes,
+            out=out,
             on_plan=lambda extent: here.note(str(extent)),
+            on_progress=bar,
         )
     if not here.as_json:
         here.console.print(_table(result))
-    tell(here, result, result.harm)
+    tell(here, result, result.harm, f"\nThe page: {out.resolve()}")
 
 
 def parse_size(text: str) -> tuple[int, int]:

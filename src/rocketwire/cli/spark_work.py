@@ -50,19 +50,34 @@ SourceOptions = Annotated[
         "--set", metavar="NAME=VALUE", help="An option of the Spark source, e.g. tags=paid."
     ),
 ]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="NAME=VALUE", help="A setting of Spark's, e.g. spark.jars.packages=..."
+    ),
+]
+
+
+def require_spark() -> None:
+    """Refuse to go on without PySpark."""
+    if find_spec("pyspark") is None:
+        raise CommandFailedError("this command needs Spark: pip install 'rocketwire[spark]'")
 
 
 @contextlib.contextmanager
 def started_spark(
-    here: Invocation, master: str | None, *, is_short: bool = False
+    here: Invocation,
+    master: str | None,
+    *,
+    is_short: bool = False,
+    config: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """A session for one command. That it starts is said: it takes some seconds.
 
     One that runs already in this process is used, and left running. For work that ``is_short``,
     Java compiles lightly: half of its time would go into code that runs once.
     """
-    if find_spec("pyspark") is None:
-        raise CommandFailedError("this command needs Spark: pip install 'rocketwire[spark]'")
+    require_spark()
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
@@ -71,7 +86,7 @@ def started_spark(
         return
     begun = time.monotonic()
     here.note("starting Spark ...")
-    with spark_session(master=master, fast_start=is_short) as spark:
+    with spark_session(master=master, fast_start=is_short, config=config or {}) as spark:
         here.note(f"Spark {spark.version} runs after {time.monotonic() - begun:.0f} s")
         yield spark
 
@@ -132,16 +147,32 @@ def source_options(here: Invocation, given: Iterable[str] | None) -> dict[str, s
         for name, value in settings.items()
         if name not in {"nameservers", "group"}
     }
+    return found | _pairs("--set", given)
+
+
+def spark_settings(given: Iterable[str] | None) -> dict[str, str]:
+    """Spark's own settings, as given by ``--conf``."""
+    found = _pairs("--conf", given)
+    for name in found:
+        if not name.startswith("spark."):
+            raise UsageError(
+                f"--conf {name}: Spark's settings begin with spark.; Hadoop's with spark.hadoop."
+            )
+    return found
+
+
+def _pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
     for pair in given or ():
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise UsageError(f"--set {pair!r}: write NAME=VALUE")
+            raise UsageError(f"{option} {pair!r}: write NAME=VALUE")
         found[name.strip()] = value.strip()
     return found
 
 
 class StreamWatch:
-    """Follows a streaming query: tells its progress, and stops it when somebody asks."""
+    """Follows a streaming query: tells its progress, and stops it on demand."""
 
     def __init__(self, here: Invocation, stop: threading.Event) -> None:
         self._here = here

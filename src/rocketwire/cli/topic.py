@@ -1,18 +1,23 @@
-"""``rocketwire topic``: list, create, show and delete topics."""
+"""``rocketwire topic``: list, create, show, alter and delete topics."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rocketwire.admin_values import Topic
+from rocketwire.admin_values import Topic, TopicBroker
 from rocketwire.cli.failures import FAILED, UsageError
+from rocketwire.cli.help_screen import PlainGroup
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import make_table
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode="rich", help="Topics of a cluster."
+    cls=PlainGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Topics of a cluster.",
 )
 
 
@@ -138,6 +143,135 @@ def permission_text(*, read: bool, write: bool) -> str:
     """
     words = [("read", read), ("write", write)]
     return ", ".join(word for word, may in words if may) or "nothing"
+
+
+@command(
+    app,
+    "alter",
+    examples=(
+        "rocketwire topic alter orders --queues 16 --dry-run",
+        "rocketwire topic alter orders --cannot-write --broker broker-a",
+        "rocketwire topic alter orders --type MIXED --json",
+    ),
+)
+def alter(  # noqa: PLR0913 - each is a setting of a topic
+    here: Invocation,
+    *,
+    name: Annotated[str, typer.Argument(help="Of the topic.")],
+    queues: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Both kinds, on each broker.")
+    ] = None,
+    read_queues: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Those that consumers read.")
+    ] = None,
+    write_queues: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Those that producers write to.")
+    ] = None,
+    can_read: Annotated[
+        bool | None, typer.Option("--can-read/--cannot-read", help="For consumers.")
+    ] = None,
+    can_write: Annotated[
+        bool | None, typer.Option("--can-write/--cannot-write", help="For producers.")
+    ] = None,
+    message_type: Annotated[
+        str | None,
+        typer.Option("--type", help="NORMAL, FIFO, DELAY, TRANSACTION or MIXED; from 5.0 on."),
+    ] = None,
+    broker: Annotated[
+        list[str] | None, typer.Option(help="Only on this broker; repeatable.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would change, and change nothing.")
+    ] = False,
+) -> None:
+    """Change settings of a topic; what is not given stays as it is."""
+    wanted: dict[str, Any] = {
+        "read_queues": queues if read_queues is None else read_queues,
+        "write_queues": queues if write_queues is None else write_queues,
+        "can_read": can_read,
+        "can_write": can_write,
+        "message_type": message_type,
+    }
+    if all(value is None for value in wanted.values()):
+        raise UsageError(
+            "nothing to change: give --queues, --read-queues, --write-queues, --can-read, "
+            "--cannot-read, --can-write, --cannot-write or --type"
+        )
+    with here.admin(background=False) as admin:
+        before = admin.topic(name)
+        where = admin.alter_topic(name, **wanted, brokers=broker or None, dry_run=dry_run)
+    settings = {each.broker: _settings(each) for each in before.brokers}
+    given = {key: value for key, value in wanted.items() if value is not None}
+    if message_type is not None:
+        given["message_type"] = message_type.upper()
+    changes = [
+        {"broker": each, "before": settings[each], "after": settings[each] | given}
+        for each in where
+        if each in settings
+    ]
+    _show_changes(here, name, changes, done=not dry_run)
+    _warn_of_unread(here, before, read_queues or queues, where)
+
+
+def _settings(broker: TopicBroker) -> dict[str, Any]:
+    """What ``alter`` may change, by the names of its options."""
+    return {
+        "read_queues": broker.read_queues,
+        "write_queues": broker.write_queues,
+        "can_read": broker.can_read,
+        "can_write": broker.can_write,
+        "message_type": broker.message_type,
+    }
+
+
+def _show_changes(
+    here: Invocation, name: str, changes: list[dict[str, Any]], *, done: bool
+) -> None:
+    if here.as_json:
+        here.emit({"topic": name, "changed": done, "brokers": changes})
+        return
+    rows = [
+        (each["broker"], setting.replace("_", " "), _word(old), _word(each["after"][setting]))
+        for each in changes
+        for setting, old in each["before"].items()
+        if old != each["after"][setting]
+    ]
+    if not rows:
+        here.say(f"{name} is like that already")
+        return
+    here.console.print(
+        make_table(
+            ["broker", "setting", "was" if done else "is", "now" if done else "would be"], rows
+        )
+    )
+    here.say("done" if done else "\nnothing was changed: leave out --dry-run to do it")
+
+
+def _word(value: object) -> str:
+    """A setting in words: old brokers do not tell the type of a topic's messages."""
+    if value is None:
+        return "not told"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _warn_of_unread(
+    here: Invocation, before: Topic, read_queues: int | None, where: tuple[str, ...]
+) -> None:
+    """Consumers can't read a queue above the number of read queues, whatever is in it."""
+    if read_queues is None:
+        return
+    beyond = [
+        state
+        for state in before.queues
+        if state.queue.broker in where and state.queue.id >= read_queues and state.messages
+    ]
+    if beyond:
+        count = sum(state.messages for state in beyond)
+        here.note(
+            f"{count:,} messages in {len(beyond)} queues can't be read with {read_queues} read "
+            f"queues; they are kept: rocketwire topic alter {before.name} --read-queues N, with "
+            "the number as it was, shows them again"
+        )
 
 
 @command(app, "delete", examples=("rocketwire topic delete orders --yes",))

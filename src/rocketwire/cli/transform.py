@@ -12,10 +12,11 @@ import typer
 
 from rocketwire.cli.failures import UsageError
 from rocketwire.cli.invocation import Invocation, command
-from rocketwire.cli.spark_checks import check_body, check_first
+from rocketwire.cli.spark_checks import check_body, check_first, check_stream
 from rocketwire.cli.spark_work import (
     Body,
     BodySchema,
+    Conf,
     Follow,
     Master,
     RegistryHeader,
@@ -23,6 +24,7 @@ from rocketwire.cli.spark_work import (
     missing_line,
     run_stream,
     source_options,
+    spark_settings,
     started_spark,
     tell,
 )
@@ -66,21 +68,23 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     registry_header: RegistryHeader = False,
     start: Annotated[str, typer.Option("--from", help="Of a new checkpoint.")] = "earliest",
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Remembers how far it is; else rocketwire-checkpoints here.")
+        str | None, typer.Option(help="Remembers how far it is; else rocketwire-checkpoints here.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Go on with a changed --sql.")] = False,
     dead_letter: DeadLetter = None,
     follow: Follow = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show ten rows only.")] = False,
     options: SourceOptions = None,
+    conf: Conf = None,
     master: Master = None,
 ) -> None:
     """Read a topic, change its messages by SQL or Python, write another topic; restartable."""
     function = _function(sql, python)
-    given = source_options(here, options)
-    check_first(here, given, reads=source, writes=target)
+    given, settings = source_options(here, options), spark_settings(conf)
+    check_first(here, given, reads=source, writes=target, start=start)
+    check_stream(source, target)
     check_body(body, schema, registry_header=registry_header)
-    with started_spark(here, master, is_short=dry_run) as spark:
+    with started_spark(here, master, is_short=dry_run, config=settings) as spark:
         from rocketwire.spark import transform as run
         from rocketwire.spark.pipelines.checkpoint import default_checkpoint
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rocketwire.columns.buffers import Bytes
-from rocketwire.columns.walk import Checker, PullBody
+from rocketwire.columns.record_starts import Checker, PullBody
 from rocketwire.message import MessageQueue
 
 MOST_MESSAGES: Final = 1024

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from rocketwire.columns.buffers import Bytes, Int64s, from_matrix, from_offsets, gather_slices
 from rocketwire.columns.ids import hex_matrix
 from rocketwire.columns.property_columns import Included, PropertyTable, TextError
+from rocketwire.columns.record_starts import Found, PullBody, find_records
 from rocketwire.columns.records import (
     IrregularError,
     Records,
@@ -28,7 +29,6 @@ from rocketwire.columns.schema import (
     SOURCE_ID_PROPERTY,
     TIMESTAMP,
 )
-from rocketwire.columns.walk import Found, PullBody, find_records
 from rocketwire.errors import ConfigError, RemoteProtocolError
 from rocketwire.stored_message import FIRST_MS, LAST_MS
 from rocketwire.wire.codes import SystemFlag
@@ -159,7 +159,7 @@ class RecordDecoder:
 
 
 def _is_complete(found: Found, bodies: Sequence[PullBody]) -> bool:
-    """Whether every body holds what it should, as far as somebody knows."""
+    """Whether every body holds what it should, as far as that is known."""
     counts = np.bincount(found.source, minlength=len(bodies)).tolist()
     return found.is_whole and all(
         part.accounts is None or part.accounts.is_complete(part, count)

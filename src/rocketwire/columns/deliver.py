@@ -13,8 +13,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+from rocketwire.columns.client_parts import ClientParts
 from rocketwire.columns.encode import Frame, Single
-from rocketwire.columns.inside import ClientParts
 from rocketwire.columns.property_text import LENGTH_SIZE
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.retry import is_retryable
@@ -103,9 +103,26 @@ class Deliverer:
                 self._behind[part.queue] = deque()
             self._ready.append(part)
             if self._idle < len(self._ready) and self._threads < _THREADS:
-                self._threads += 1
-                threading.Thread(target=self._work, name="rocketwire-send", daemon=True).start()
+                self._add_thread()
             self._changed.notify_all()
+
+    def _add_thread(self) -> None:
+        """Have one more at work. Where the system has none for us now, those that are there serve.
+
+        Raises:
+            SendFailedError: none is there.
+        """
+        thread = threading.Thread(target=self._work, name="rocketwire-send", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self._threads:
+                self._ready.clear()
+                self._behind.clear()
+                self._error = SendFailedError(f"not sent: {error}")
+                self._raise_error()
+        else:
+            self._threads += 1
 
     def finish(self) -> DeliveryReport:
         """Wait until everything has its answer.
@@ -139,7 +156,7 @@ class Deliverer:
             broker = ""
             try:
                 broker = self._deliver(part)
-            except Exception as failed:  # noqa: BLE001 - who waits must hear of it, whatever it is
+            except Exception as failed:  # noqa: BLE001 - the caller must hear of it, whatever it is
                 error = failed
             self._settle(part, broker, error)
 

@@ -89,13 +89,13 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class RowTargets:
     """Where the rows of a batch go: a number per row, and the topic and queue that it stands for.
 
     ``codes`` is None when all rows go one way.
     """
 
-    targets: list[tuple[str, MessageQueue | None]]
+    places: list[tuple[str, MessageQueue | None]]
     codes: Int64s | None
 
 
@@ -150,7 +150,7 @@ class BatchEncoder:
             rows, self._ids, row_ids=row_ids, source_ids=source_ids, constant=self._constant
         )
         self._blame_long_properties(pieces, bad)
-        lanes = self._lanes(rows, bad)
+        targets = self._row_targets(rows, bad)
         blamed = {first + row: why for row, why in sorted(bad.items())}
         encoded = Encoded(batch, first, bad=blamed)
         if len(bad) == rows.count:
@@ -158,9 +158,9 @@ class BatchEncoder:
         if bad:
             good = np.ones(rows.count, dtype=np.bool_)
             good[list(bad)] = False
-            rows, pieces, lanes = _keep(batch, pieces, lanes, good)
+            rows, pieces, targets = _keep(batch, pieces, targets, good)
             numbers = numbers[good]
-        encoded.parts = self._cut(rows, pieces, lanes, numbers)
+        encoded.parts = self._cut(rows, pieces, targets, numbers)
         return encoded
 
     def _blame_long_properties(self, pieces: PropertyPieces, bad: BadRows) -> None:
@@ -171,7 +171,7 @@ class BatchEncoder:
                 f"at most {MAX_PROPERTIES_BYTES}",
             )
 
-    def _lanes(self, rows: Rows, bad: BadRows) -> Lanes:
+    def _row_targets(self, rows: Rows, bad: BadRows) -> RowTargets:
         if self._topic is not None:
             topics = [self._topic]
             topic_codes = np.zeros(rows.count, dtype=np.int64)
@@ -179,32 +179,34 @@ class BatchEncoder:
             topics, topic_codes = _distinct(rows.topic, rows.count)
         if rows.sharding_key is None and rows.target_broker is None:
             plain: list[tuple[str, MessageQueue | None]] = [(topic, None) for topic in topics]
-            return Lanes(plain, topic_codes if len(topics) > 1 else None)
-        return _Pinning(self._queues).lanes(rows, topics, topic_codes, bad)
+            return RowTargets(plain, topic_codes if len(topics) > 1 else None)
+        return _Pinning(self._queues).targets(rows, topics, topic_codes, bad)
 
     def _cut(
-        self, rows: Rows, pieces: PropertyPieces, lanes: Lanes, numbers: Int64s
+        self, rows: Rows, pieces: PropertyPieces, targets: RowTargets, numbers: Int64s
     ) -> list[Frame | Single]:
         bodies = lengths_of(rows.body)
         sizes = bodies + pieces.sizes + ITEM_OVERHEAD
-        alone = _sent_alone(rows, sizes, self._max_message_size)
+        alone = _own_requests(rows, sizes, self._max_message_size)
         order = None
-        if lanes.codes is not None and bool((np.diff(lanes.codes) < 0).any()):
+        if targets.codes is not None and bool((np.diff(targets.codes) < 0).any()):
             # Radix sort: 16 bits are sorted several times faster than 64.
-            narrow = lanes.codes.astype(np.uint16) if len(lanes.targets) < 2**16 else lanes.codes
+            narrow = (
+                targets.codes.astype(np.uint16) if len(targets.places) < 2**16 else targets.codes
+            )
             order = np.argsort(narrow, kind="stable")
         joined = _join_items(rows, bodies, sizes, pieces)
-        codes = lanes.codes
+        codes = targets.codes
         if order is not None and codes is not None:
             joined = joined.take(pa.array(order))
             codes, alone, numbers = codes[order], alone[order], numbers[order]
         made = _Singles(rows, pieces, order) if alone.any() else None
-        return list(self._frames(joined, lanes, codes, numbers, (alone, made)))
+        return list(self._frames(joined, targets, codes, numbers, (alone, made)))
 
     def _frames(
         self,
         joined: Any,
-        lanes: Lanes,
+        targets: RowTargets,
         codes: Int64s | None,
         numbers: Int64s,
         alone: tuple[Bools, _Singles | None],
@@ -214,7 +216,7 @@ class BatchEncoder:
         mask, singles = alone
         edges = _edges(codes, mask, len(joined))
         for start, stop in itertools.pairwise(edges):
-            topic, queue = lanes.targets[int(codes[start]) if codes is not None else 0]
+            topic, queue = targets.places[int(codes[start]) if codes is not None else 0]
             if singles is not None and mask[start]:
                 for at in range(start, stop):
                     yield singles.make(at, topic, queue, int(numbers[at]))
@@ -224,7 +226,7 @@ class BatchEncoder:
                 yield Frame(topic, queue, body, numbers[low:high])
 
 
-def _sent_alone(rows: Rows, sizes: Int64s, limit: int) -> Bools:
+def _own_requests(rows: Rows, sizes: Int64s, limit: int) -> Bools:
     alone = sizes > limit
     if rows.delay_level is not None:
         alone |= rows.delay_level > 0
@@ -292,7 +294,9 @@ class _Pinning:
         self._queues = queues
         self._targets: list[tuple[str, MessageQueue | None]] = []
 
-    def lanes(self, rows: Rows, topics: list[str], topic_codes: Int64s, bad: BadRows) -> Lanes:
+    def targets(
+        self, rows: Rows, topics: list[str], topic_codes: Int64s, bad: BadRows
+    ) -> RowTargets:
         keyed = _present(rows.sharding_key, rows.count)
         aimed = _present(rows.target_broker, rows.count)
         hashes = None
@@ -303,7 +307,7 @@ class _Pinning:
             mine = topic_codes == number
             if bad:
                 mine[list(bad)] = False
-            codes[mine & ~keyed & ~aimed] = self._lane(topic, None)
+            codes[mine & ~keyed & ~aimed] = self._code_of(topic, None)
             if hashes is not None and (chosen := mine & keyed & ~aimed).any():
                 queues = self._writable(topic)
                 base = len(self._targets)
@@ -311,9 +315,9 @@ class _Pinning:
                 codes[chosen] = base + queue_index_column(hashes[chosen], len(queues))
             if (chosen := mine & aimed).any():
                 self._aim(rows, topic, chosen, codes, bad)
-        return Lanes(self._targets, codes)
+        return RowTargets(self._targets, codes)
 
-    def _lane(self, topic: str, queue: MessageQueue | None) -> int:
+    def _code_of(self, topic: str, queue: MessageQueue | None) -> int:
         self._targets.append((topic, queue))
         return len(self._targets) - 1
 
@@ -336,7 +340,7 @@ class _Pinning:
                 bad.setdefault(row, f"topic {topic} has no queue {aim[1]} on broker {name}")
                 continue
             if aim not in found:
-                found[aim] = self._lane(topic, known[aim])
+                found[aim] = self._code_of(topic, known[aim])
             codes[row] = found[aim]
 
 
@@ -354,14 +358,14 @@ def _distinct(column: Any | None, count: int) -> tuple[list[str], Int64s]:
 
 
 def _keep(
-    batch: Any, pieces: PropertyPieces, lanes: Lanes, good: Bools
-) -> tuple[Rows, PropertyPieces, Lanes]:
+    batch: Any, pieces: PropertyPieces, targets: RowTargets, good: Bools
+) -> tuple[Rows, PropertyPieces, RowTargets]:
     """Only the good rows of everything that was made."""
-    codes = None if lanes.codes is None else lanes.codes[good]
+    codes = None if targets.codes is None else targets.codes[good]
     return (
         Rows.of(batch.filter(pa.array(good))),
         pieces.keep(good),
-        Lanes(lanes.targets, codes),
+        RowTargets(targets.places, codes),
     )
 
 

@@ -13,33 +13,34 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rocketwire.columns.accounts import Accounts, DataLossError, FetchPolicy
+from rocketwire.columns.client_parts import ClientParts
 from rocketwire.columns.cursor import RangeCursor
-from rocketwire.columns.inside import ClientParts, socket_of
-from rocketwire.columns.pulls import Bundle, QueuePulls
-from rocketwire.columns.slabs import Answer, SlabReader
-from rocketwire.columns.walk import PullBody
+from rocketwire.columns.lost_messages import DataLossError
+from rocketwire.columns.offset_check import Accounts, FetchPolicy
+from rocketwire.columns.pulls import QueuePulls
+from rocketwire.columns.record_starts import PullBody
+from rocketwire.columns.reply_buffers import Answer, ReplyReader
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.routes import MASTER
 from rocketwire.errors import (
     BrokerError,
     ConnectFailedError,
+    PermissionDeniedError,
     ProtocolError,
     RocketMQError,
     TransportError,
 )
 from rocketwire.message import MessageQueue
 from rocketwire.sync.connection import Connection
-from rocketwire.wire.codes import RETRYABLE, ResponseCode, error_for
+from rocketwire.wire.codes import RETRYABLE, RequestCode, ResponseCode, error_for
 from rocketwire.wire.headers import PullReply, decode_pull_reply
 from rocketwire.wire.pull_request import next_offset_of
+from rocketwire.wire.route import MASTER_ID
 
 _log = logging.getLogger("rocketwire.columns")
 
 _ROW: Final = 64
 _HELD_BYTES: Final = 12 * 1024 * 1024
-_FIRST_OPAQUE: Final = 1 << 24
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 
@@ -76,10 +77,10 @@ def _fetch(
 ) -> Iterator[PullBody]:
     store = _Store()
     brokers = sorted({span.queue.broker for span in wanted})
-    for broker in brokers:
-        mine = [span for span in wanted if span.queue.broker == broker]
-        store.start(_BrokerReader(parts, store, broker, mine, policy, accounts).run)
     try:
+        for broker in brokers:
+            mine = [span for span in wanted if span.queue.broker == broker]
+            store.start(_BrokerReader(parts, store, broker, mine, policy, accounts).run)
         yield from store.take_all()
     finally:
         store.stop()
@@ -182,8 +183,6 @@ class _BrokerReader:
             span.queue: QueuePulls(parts.instance, span.queue, policy.group, policy.tags)
             for span in spans
         }
-        # The connection's own numbers are small ones, and used for other requests.
-        self._opaque = _FIRST_OPAQUE
         self._sent: dict[int, tuple[RangeCursor, int]] = {}
         self._progress_at = parts.clock()
         self._failures = 0
@@ -202,9 +201,7 @@ class _BrokerReader:
     def _run_on_one_connection(self) -> None:
         address = self._address()
         connection = self._parts.pool.take(address, self._limit())
-        answers = SlabReader(
-            socket_of(connection), address, self._parts.clock, self._parts.instance.config.max_frame
-        )
+        answers = ReplyReader(connection, self._parts.clock)
         try:
             while not self._is_over():
                 self._send_pulls(connection)
@@ -238,7 +235,7 @@ class _BrokerReader:
             raise ConnectFailedError(
                 f"broker {self._broker} is not registered with any name server"
             )
-        in_turn = sorted(known, key=lambda number: (number != MASTER, number))
+        in_turn = sorted(known, key=lambda number: (number != MASTER_ID, number))
         return known[in_turn[self._failures % len(in_turn)]]
 
     def _send_pulls(self, connection: Connection) -> None:
@@ -248,16 +245,17 @@ class _BrokerReader:
         for cursor in active:
             template = self._templates[cursor.queue]
             for offset, count in cursor.next_pulls(min(share, _ROW - len(self._sent))):
-                self._opaque += 1
-                frames.append(template.frame(self._opaque, offset, count))
-                self._sent[self._opaque] = (cursor, offset)
+                number = connection.session.number()
+                frames.append(template.frame(number, offset, count))
+                self._sent[number] = (cursor, offset)
         if frames:
-            connection.write(Bundle(frames), self._limit(), None)
+            connection.write_frames(frames, self._limit())
 
-    def _take_answer(self, answers: SlabReader) -> None:
+    def _take_answer(self, answers: ReplyReader) -> None:
         answer = answers.read(self._limit())
         found = self._sent.pop(answer.reply.opaque, None)
         if found is None:
+            answers.session.late += 1
             return
         cursor, offset = found
         before = cursor.position
@@ -287,8 +285,9 @@ class _BrokerReader:
             self._missing(decode_pull_reply(reply.ext), cursor, offset)
         else:
             cursor.unanswered(offset)
-            error = error_for(code, reply.remark, self._broker)
-            if code not in RETRYABLE:
+            asked = RequestCode.PULL_MESSAGE
+            error = error_for(code, reply.remark, self._broker, asked=asked)
+            if code not in RETRYABLE or isinstance(error, PermissionDeniedError):
                 raise error
             self._wait_or_fail(error)
 

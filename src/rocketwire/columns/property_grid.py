@@ -178,7 +178,7 @@ def find_grid(data: Bytes, marks: Int64s, offsets: Int64s) -> Grid | None:
     names = tuple(
         data[start:end].tobytes() for start, end in zip(name_start[0], name_end[0], strict=True)
     )
-    # A name that occurs twice in a row is left to those who know which one counts.
+    # A name that occurs twice in a row is left to code that knows which one counts.
     return Grid(names, name_start, name_end, value_end) if len(set(names)) == len(names) else None
 
 

@@ -96,7 +96,7 @@ class _Collector:
         """The properties that the user gave as a map."""
         if entries is None:
             return
-        texts = join(entries.names, scalar(_NAME_END), entries.values, _END)
+        texts = entries.texts
         # Entries of one row lie side by side, so a row's text is a wider slice of their bytes.
         per_row = offsets_of(texts)[entries.offsets]
         self._parts.append(from_offsets(per_row, data_of(texts)))

@@ -6,14 +6,12 @@ templates, and many go out in one system call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rocketwire.core.instance import Instance
 from rocketwire.core.naming import with_namespace
 from rocketwire.core.reading.pull import TagFilter, pull_request
 from rocketwire.message import MessageQueue
 from rocketwire.wire import headers
-from rocketwire.wire.codes import PullFlag, RequestCode
+from rocketwire.wire.codes import PullFlag
 from rocketwire.wire.pull_request import PullTemplate
 
 
@@ -40,6 +38,7 @@ class QueuePulls:
             system_flag=PullFlag.SUBSCRIPTION,
             subscription=self._tags.expression,
             expression_type=self._tags.kind,
+            broker=self._queue.broker,
         )
         return PullTemplate(fields)
 
@@ -57,19 +56,3 @@ class QueuePulls:
             tags=self._tags,
         )
         return request.head(opaque)
-
-
-class Bundle:
-    """Several requests that a connection writes as if they were one."""
-
-    __slots__ = ("_frames",)
-
-    code = RequestCode.PULL_MESSAGE
-    body = b""
-
-    def __init__(self, frames: Sequence[bytes]) -> None:
-        self._frames = frames
-
-    def head(self, opaque: int, flag: int = 0) -> bytes:
-        """All of them; each has an opaque number of its own already."""
-        return b"".join(self._frames)

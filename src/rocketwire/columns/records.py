@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketwire.columns.buffers import Bools, Bytes, Int64s
-from rocketwire.columns.walk import Found, PullBody
+from rocketwire.columns.record_starts import Found, PullBody
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.record_layout import (
     BOTH_V6,

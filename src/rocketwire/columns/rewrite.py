@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from rocketwire.columns.record_starts import PullBody, find_in_texts
 from rocketwire.columns.records import Decoded, Records, fixed_fields, locate
-from rocketwire.columns.walk import PullBody, find_in_texts
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.lazy_message import bare_record, cut
 from rocketwire.wire.message_fields import Source

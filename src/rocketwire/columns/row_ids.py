@@ -10,7 +10,6 @@ survive, and a good row is never taken for a repeat.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -18,73 +17,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketwire.columns.buffers import Int64s, data_of, from_matrix, lengths_of, offsets_of
-from rocketwire.columns.property_grid import words_of
+from rocketwire.columns.buffers import Int64s, from_matrix, lengths_of
 from rocketwire.columns.property_text import join, scalar
 from rocketwire.columns.rows import Rows
-
-Hashes = npt.NDArray[np.uint64]
+from rocketwire.columns.value_hash import Hashes, finish, hash_values, mix
 
 #: Rows whose hashes are remembered together. Ids of later ones carry the number of their section, so
 #: that memory stays bounded however large a task is.
 SECTION: Final = 500_000
 
-_WORD: Final = 8
-#: Longer values are hashed one by one: for them hashlib is faster than steps over all rows.
-_LONG: Final = 512
+#: Slots of the filter that tells most rows apart from all that came before.
+_SLOT_BITS: Final = 22
 _SEED: Final = np.uint64(0x9E3779B97F4A7C15)
-_FACTOR: Final = np.uint64(0xFF51AFD7ED558CCD)
-_LAST_FACTOR: Final = np.uint64(0xC4CEB9FE1A85EC53)
-_HALF: Final = np.uint64(32)
-_MASKS: Final[Hashes] = np.array(
-    [(1 << (8 * count)) - 1 for count in range(_WORD + 1)], dtype=np.uint64
-)
-_DIGITS: Final = np.frombuffer(
-    b"".join(b"%02x" % value for value in range(256)), dtype=np.uint8
-).reshape(256, 2)
-
-
-def _mix(hashes: Hashes, words: Any) -> Hashes:
-    mixed: Hashes = (hashes ^ words) * _FACTOR
-    mixed ^= mixed >> _HALF
-    return mixed
-
-
-def hash_values(column: Any, seed: Hashes) -> Hashes:
-    """A hash of each value of a binary array, going on from the hash of what came before.
-
-    Null and empty are alike: neither is sent.
-    """
-    lengths = lengths_of(column)
-    starts = np.asarray(offsets_of(column)[:-1], dtype=np.int64)
-    short = np.where(lengths <= _LONG, lengths, 0)
-    hashes = _mix(seed, lengths.astype(np.uint64))
-    if not short.any():
-        return _hash_long(column, hashes, np.flatnonzero(lengths > _LONG), starts, lengths)
-    words = words_of(data_of(column))
-    # As far as all values reach, there is nothing to choose and nothing to mask.
-    for step in range(0, int(short.min()) // _WORD * _WORD, _WORD):
-        hashes = _mix(hashes, words[starts + step])
-    step = int(short.min()) // _WORD * _WORD
-    rows = np.flatnonzero(short > step)
-    while len(rows):
-        left = short[rows] - step
-        found = words[starts[rows] + step] & _MASKS[np.minimum(left, _WORD)]
-        hashes[rows] = _mix(hashes[rows], found)
-        step += _WORD
-        rows = rows[left > _WORD]
-    return _hash_long(column, hashes, np.flatnonzero(lengths > _LONG), starts, lengths)
-
-
-def _hash_long(column: Any, hashes: Hashes, rows: Any, starts: Int64s, lengths: Int64s) -> Hashes:
-    if len(rows):
-        view = data_of(column).data
-        digests = b"".join(
-            hashlib.sha256(view[start : start + length]).digest()[:_WORD]
-            for start, length in zip(starts[rows].tolist(), lengths[rows].tolist(), strict=True)
-        )
-        hashes[rows] = _mix(hashes[rows], np.frombuffer(digests, dtype="<u8"))
-    return hashes
+#: The four digits of each two bytes.
+_DIGITS: Final = np.frombuffer(b"".join(b"%04x" % value for value in range(1 << 16)), dtype="V4")
+#: How many digits an id has.
+_WIDTH: Final = 16
 
 
 def hash_rows(rows: Rows) -> Hashes:
@@ -100,13 +48,13 @@ def hash_rows(rows: Rows) -> Hashes:
         rows.target_broker,
     ):
         # A column that is missing counts like one that is null in every row.
-        hashes = _mix(hashes, np.uint64(0)) if column is None else hash_values(column, hashes)
+        hashes = mix(hashes, np.uint64(0)) if column is None else hash_values(column, hashes)
     for numbers, none in (
         (rows.flag, 0), (rows.delay_level, 0), (rows.deliver_ms, -1), (rows.target_queue, -1),
     ):  # fmt: skip
         given = np.full(rows.count, none, dtype=np.int64) if numbers is None else numbers
-        hashes = _mix(hashes, given.astype(np.uint64))
-    return _finish(_mix(hashes, _hash_entries(rows)))
+        hashes = mix(hashes, given.astype(np.uint64))
+    return finish(mix(hashes, _hash_entries(rows)))
 
 
 def _hash_entries(rows: Rows) -> Hashes:
@@ -114,7 +62,7 @@ def _hash_entries(rows: Rows) -> Hashes:
     if entries is None:
         return np.zeros(rows.count, dtype=np.uint64)
     base = np.full(len(entries.names), _SEED, dtype=np.uint64)
-    each = _finish(hash_values(entries.values, hash_values(entries.names, base)))
+    each = finish(hash_values(entries.texts, base))
     # A sum does not depend on the order of the entries, which a map does not keep.
     total = np.zeros(len(each) + 1, dtype=np.uint64)
     np.cumsum(each, out=total[1:])
@@ -122,18 +70,11 @@ def _hash_entries(rows: Rows) -> Hashes:
     return made
 
 
-def _finish(hashes: Hashes) -> Hashes:
-    """Spread what came last over all bits."""
-    hashes ^= hashes >> np.uint64(33)
-    hashes *= _LAST_FACTOR
-    hashes ^= hashes >> np.uint64(29)
-    return hashes
-
-
 class _Seen:
     """Hashes of a section's rows so far, and how often those came that came again."""
 
     def __init__(self) -> None:
+        self._slots = np.zeros(1 << _SLOT_BITS, dtype=np.bool_)
         self._runs: list[Hashes] = []
         self._counts: dict[int, int] = {}
         self.rows = 0
@@ -144,27 +85,43 @@ class _Seen:
         made = np.zeros(len(hashes), dtype=np.int64)
         if not len(hashes):
             return made
-        # Equal ones lie together after a stable sort, in the order in which they came.
-        order = np.argsort(hashes, kind="stable")
-        in_order = hashes[order]
-        starts = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1]]))
-        different, counts = in_order[starts], np.diff(starts, append=len(hashes))
-        known = self._known(different)
-        for number in np.flatnonzero(known | (counts > 1)).tolist():
-            value, count = int(different[number]), int(counts[number])
-            before = self._counts.get(value, 1 if known[number] else 0)
-            begin = starts[number]
-            made[order[begin : begin + count]] = np.arange(before, before + count)
-            self._counts[value] = before + count
+        different = np.sort(hashes)
+        is_first = np.concatenate([[True], different[1:] != different[:-1]])
+        repeated = different[~is_first]
+        different = different[is_first]
+        repeated = np.union1d(repeated, self._known(different))
+        if len(repeated):
+            self._number(hashes, repeated, made)
         self._add(different)
         return made
 
-    def _known(self, different: Hashes) -> npt.NDArray[np.bool_]:
-        found = np.zeros(len(different), dtype=np.bool_)
+    def _number(self, hashes: Hashes, repeated: Hashes, made: Int64s) -> None:
+        """The ordinals of rows whose hash came before, or comes several times now."""
+        rows = np.flatnonzero(np.isin(hashes, repeated))
+        # Equal ones lie together after a stable sort, in the order in which they came.
+        rows = rows[np.argsort(hashes[rows], kind="stable")]
+        edges = np.searchsorted(hashes[rows], repeated)
+        known = self._is_known(repeated)
+        for number, part in enumerate(np.split(rows, edges[1:])):
+            value = int(repeated[number])
+            before = self._counts.get(value, 1 if known[number] else 0)
+            made[part] = np.arange(before, before + len(part))
+            self._counts[value] = before + len(part)
+
+    def _known(self, different: Hashes) -> Hashes:
+        """Those that came before. A slot that nobody has taken tells at once that one did not."""
+        slots = different >> np.uint64(64 - _SLOT_BITS)
+        perhaps = different[self._slots[slots]]
+        self._slots[slots] = True
+        known: Hashes = perhaps[self._is_known(perhaps)] if len(perhaps) else perhaps
+        return known
+
+    def _is_known(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        found = np.zeros(len(hashes), dtype=np.bool_)
         for run in self._runs:
-            at = np.searchsorted(run, different)
+            at = np.searchsorted(run, hashes)
             at[at == len(run)] = 0
-            found |= run[at] == different
+            found |= run[at] == hashes
         return found
 
     def _add(self, different: Hashes) -> None:
@@ -240,10 +197,10 @@ class ContentIds:
         if self._seen.rows >= SECTION:
             self._section, self._seen = self._section + 1, _Seen()
         ordinals = self._seen.ordinals(hashes)
-        digits = _DIGITS[hashes.astype(">u8").view(np.uint8).reshape(len(hashes), _WORD)]
-        matrix = np.empty((len(hashes), len(self._prefix) + 2 * _WORD), dtype=np.uint8)
+        matrix = np.empty((len(hashes), len(self._prefix) + _WIDTH), dtype=np.uint8)
         matrix[:, : len(self._prefix)] = np.frombuffer(self._prefix, dtype=np.uint8)
-        matrix[:, len(self._prefix) :] = digits.reshape(len(hashes), 2 * _WORD)
+        digits = _DIGITS[hashes.astype(">u8").view(">u2")].view(np.uint8)
+        matrix[:, len(self._prefix) :] = digits.reshape(len(hashes), _WIDTH)
         made = from_matrix(matrix)
         if self._section:
             made = join(made, scalar(b"s%d" % self._section))

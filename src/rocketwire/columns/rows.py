@@ -41,6 +41,8 @@ _FORBIDDEN_TOPICS: Final = frozenset(
         "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
     }
 )  # fmt: skip
+#: What follows a name, what follows a value, and what the join puts between pieces: nothing.
+_SEPARATORS: Final = [pa.scalar(text, pa.binary()) for text in (b"\x01", b"\x02", b"")]
 #: What may not be a user's property here: RocketMQ's own names, and those that have a column.
 _NOT_FOR_USERS: Final = pa.array(
     sorted(name.encode() for name in RESERVED | OUR_PROPERTIES | {Property.SHARDING_KEY}),
@@ -50,11 +52,15 @@ _NOT_FOR_USERS: Final = pa.array(
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The properties of all rows: entry names and values, and where each row's entries begin."""
+    """The properties of all rows: entry names and values, and where each row's entries begin.
+
+    ``texts`` are both with their separators, as they are sent.
+    """
 
     offsets: Int64s
     names: Any
     values: Any
+    texts: Any
 
     def rows(self) -> Int64s:
         """The row of each entry."""
@@ -136,24 +142,21 @@ def _entries(array: Any | None, *, was_read: bool) -> Entries | None:
     offsets = np.asarray(array.offsets.to_numpy(zero_copy_only=False), dtype=np.int64)
     inner = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     names, values = (as_binary(part) for part in inner.flatten())
-    entries = Entries(offsets - offsets[0], names, values)
     # Null and empty values are left out: no reader would see them.
     kept = lengths_of(values) > 0
     if was_read:
         # What RocketMQ itself set on the message that was read does not belong to the new one.
         kept &= ~_is_reserved(names)
-    return entries if kept.all() else _keep(entries, kept)
-
-
-def _keep(entries: Entries, kept: Bools) -> Entries | None:
-    if not kept.any():
+    offsets = offsets - offsets[0]
+    if not kept.all():
+        running = np.zeros(len(kept) + 1, dtype=np.int64)
+        np.cumsum(kept, out=running[1:])
+        mask = pa.array(kept)
+        offsets, names, values = running[offsets], names.filter(mask), values.filter(mask)
+    if len(names) == 0:
         return None
-    running = np.zeros(len(kept) + 1, dtype=np.int64)
-    np.cumsum(kept, out=running[1:])
-    mask = pa.array(kept)
-    return Entries(
-        running[entries.offsets], entries.names.filter(mask), entries.values.filter(mask)
-    )
+    texts = pc.binary_join_element_wise(names, *_SEPARATORS[:1], values, *_SEPARATORS[1:])
+    return Entries(offsets, names, values, texts)
 
 
 def _is_reserved(names: Any) -> Bools:

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from rocketwire.columns.client_parts import parts_of
 from rocketwire.columns.decode import OnBadBody, RecordDecoder
 from rocketwire.columns.deliver import DeliveryReport
 from rocketwire.columns.encode import Encoded, Single, first_bad_row
 from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
-from rocketwire.columns.inside import parts_of
 from rocketwire.columns.property_columns import Included
 from rocketwire.columns.row_ids import NumberedIds
 from rocketwire.columns.rows import BadRows
@@ -22,7 +22,7 @@ from rocketwire.columns.writer import TableWriter
 from rocketwire.core.reading.expected import Expected, check_expected, complete_queues
 from rocketwire.core.reading.pull import tag_filter
 from rocketwire.core.reading.topics import Position, resolve
-from rocketwire.core.together import run_together
+from rocketwire.core.side_by_side import run_together
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.sync.producer import Producer

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
 
+from rocketwire.columns.client_parts import parts_of, sender_of
 from rocketwire.columns.deliver import Deliverer, DeliveryReport
 from rocketwire.columns.encode import BatchEncoder, Encoded, Single
 from rocketwire.columns.ids import MessageIdColumn
-from rocketwire.columns.inside import parts_of, sender_of
 from rocketwire.columns.row_ids import RowIds
 from rocketwire.sync.producer import Producer
 from rocketwire.system.surroundings import local_address

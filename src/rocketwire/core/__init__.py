@@ -1,1 +1,1 @@
-"""Decisions: what to send where, when to retry, whom to trust. No input or output."""
+"""Decisions: what to send where, when to retry, which broker to trust. No input or output."""

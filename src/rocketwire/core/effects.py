@@ -24,7 +24,7 @@ from rocketwire.wire.command import Reply, Request
 T = TypeVar("T")
 
 
-class Flight(Protocol):
+class Observer(Protocol):
     """What a driver tells of a request under way. The fault table listens."""
 
     def written(self, now: float, unanswered: int) -> None:
@@ -48,7 +48,7 @@ class Invoke:
     address: str
     request: Request
     deadline: float
-    flight: Flight | None = None
+    observer: Observer | None = None
 
 
 @final
@@ -67,7 +67,7 @@ class Oneway:
     address: str
     request: Request
     deadline: float
-    flight: Flight | None = None
+    observer: Observer | None = None
 
 
 @final
@@ -78,47 +78,52 @@ class Sleep:
     until: float
 
 
-class Gate:
-    """Something that opens once. Who waits is told by a call, from whatever thread opened it.
+class Event:
+    """Something that happens once. Waiters are told by a call, in whatever thread sets it.
 
-    It has no lock of its own: the owner opens it and adds waiters under one lock of his.
+    It has no lock of its own: the owner sets it and adds waiters under a lock of its own.
     """
 
-    __slots__ = ("_waiters", "is_open", "opener")
+    __slots__ = ("_waiters", "is_set", "setter")
 
     def __init__(self) -> None:
-        self.is_open = False
-        #: The thread without which it can't be opened, where that is known.
-        self.opener: int | None = None
+        self.is_set = False
+        #: The thread without which it can't be set, where that is known.
+        self.setter: int | None = None
         self._waiters: list[Callable[[], None]] = []
 
     def add_waiter(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` when the gate opens, or now if it is open."""
+        """Call ``wake`` when it is set, or now if it is set already."""
         self._waiters.append(wake)
-        # Appended first, tested second: the gate may open in another thread at any moment.
-        if self.is_open:
-            self.open()
+        # Appended first, tested second: it may be set in another thread at any moment.
+        if self.is_set:
+            self.set()
 
-    def open(self) -> None:
-        """Open it and wake everybody; opening twice is harmless."""
-        self.is_open = True
+    def set(self) -> None:
+        """Set it and wake all that wait; setting twice is harmless."""
+        self.is_set = True
         while self._waiters:
             try:
-                # In the order in which they came. In two steps between which nothing comes: an
-                # interrupt that is raised behind a call of pop() would take the waiter along.
-                wake = self._waiters[0]
-                del self._waiters[0]
+                wake = self._waiters[0]  # in the order in which they came
             except IndexError:  # another thread took the last one
                 return
+            try:
+                self._waiters.remove(wake)
+            except ValueError:  # another thread took it meanwhile, and calls it
+                continue
+            except BaseException:  # an interrupt behind that call must not take the waiter along
+                if wake not in self._waiters:
+                    wake()
+                raise
             wake()
 
 
 @final
 @dataclass(slots=True, eq=False)
 class Wait:
-    """Wait for a gate; resumes with True, or with False when the deadline came first."""
+    """Wait for an event; resumes with True, or with False when the deadline came first."""
 
-    gate: Gate
+    event: Event
     deadline: float
 
 
@@ -127,10 +132,10 @@ Op: TypeAlias = Generator[Effect, Any, T]
 
 
 def invoke(
-    address: str, request: Request, deadline: float, flight: Flight | None = None
+    address: str, request: Request, deadline: float, observer: Observer | None = None
 ) -> Op[Reply]:
     """Send a request, wait for its reply."""
-    return cast("Reply", (yield Invoke(address, request, deadline, flight)))
+    return cast("Reply", (yield Invoke(address, request, deadline, observer)))
 
 
 def invoke_all(invokes: tuple[Invoke, ...]) -> Op[list[Reply | RocketMQError]]:
@@ -139,10 +144,10 @@ def invoke_all(invokes: tuple[Invoke, ...]) -> Op[list[Reply | RocketMQError]]:
 
 
 def oneway(
-    address: str, request: Request, deadline: float, flight: Flight | None = None
+    address: str, request: Request, deadline: float, observer: Observer | None = None
 ) -> Op[None]:
     """Write a request that has no reply."""
-    yield Oneway(address, request, deadline, flight)
+    yield Oneway(address, request, deadline, observer)
 
 
 def sleep(until: float) -> Op[None]:
@@ -150,6 +155,6 @@ def sleep(until: float) -> Op[None]:
     yield Sleep(until)
 
 
-def wait(gate: Gate, deadline: float) -> Op[bool]:
-    """Wait for a gate; False when the deadline came first."""
-    return cast("bool", (yield Wait(gate, deadline)))
+def wait(event: Event, deadline: float) -> Op[bool]:
+    """Wait for an event; False when the deadline came first."""
+    return cast("bool", (yield Wait(event, deadline)))

@@ -31,7 +31,7 @@ from rocketwire.wire.command import BINARY, JSON, Command, Request
 from rocketwire.wire.message_id import MessageIdMaker
 
 if TYPE_CHECKING:
-    from rocketwire.core.sending.checks import CheckDesk
+    from rocketwire.core.sending.checks import CheckRunner
 
 _log = logging.getLogger("rocketwire.routes")
 
@@ -70,7 +70,7 @@ class Instance:
         self.random = surroundings.random
         self.lock = surroundings.make_lock()
         self._watchers = config.hooks
-        #: Who is told of brokers and routes. What happens to a message is told by its sender.
+        #: What is told of brokers and routes. What happens to a message is told by its sender.
         self.hooks = HookSet(config.hooks)
         self.routes = RouteTable(
             clock=self.clock,
@@ -104,8 +104,8 @@ class Instance:
         self.seen_brokers: dict[str, dict[str, float]] = {}
         self.presence = Presence(surroundings.make_lock())
         self.replies = Replies(surroundings.make_lock())
-        #: Who answers for the transactions of a producer group.
-        self.check_desks: dict[str, CheckDesk] = {}
+        #: What answers for the transactions of a producer group.
+        self.check_runners: dict[str, CheckRunner] = {}
         #: The topic whose route serves unknown topics, and how many queues those get.
         self.defaults: tuple[str, int] = ("TBW102", 4)
         self._upkeeper: object | None = None
@@ -141,7 +141,7 @@ class Instance:
     # -- upkeep ------------------------------------------------------------------------------
 
     def claim_upkeep(self, who: object) -> bool:
-        """Become the one who keeps this instance up; False while somebody else is."""
+        """Become the client that keeps this instance up; False while another one is."""
         with self.lock:
             if self._upkeeper is None:
                 self._upkeeper = who
@@ -194,7 +194,7 @@ class Instance:
     # -- changes ----------------------------------------------------------------------------
 
     def learned(self, change: RouteChange) -> None:
-        """A route came in: keep the fault table in step and tell who listens."""
+        """A route came in: keep the fault table in step and call the hooks."""
         if not change.is_change:
             return
         for broker in change.moved:
@@ -218,7 +218,7 @@ class Instance:
                 call_hooks(self.hooks.route_changed, event)
 
     def probed(self, broker: str, latency: float | None, why: str, *, good: bool) -> None:
-        """A probe is over: let the fault table judge it, and tell who listens."""
+        """A probe is over: let the fault table judge it, and call the hooks."""
         self.faults.probe_finished(broker, self.clock(), latency, good, why)
         if self.hooks.broker_probed:
             event = ProbeEvent(self.wall(), broker, latency, good, why)

@@ -8,7 +8,7 @@ from rocketwire.wire.command import Command
 
 
 class LaterAnswer:
-    """Given by who works on a request, sent by the connection that it came on. On one thread."""
+    """Given by what works on a request, sent by the connection that it came on. On one thread."""
 
     __slots__ = ("_answer", "_send")
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from rocketwire.core.effects import Op, invoke, wait
 from rocketwire.core.instance import Instance
-from rocketwire.core.routes import MASTER, TopicEntry, fallback_route
+from rocketwire.core.routes import TopicEntry, fallback_route
 from rocketwire.errors import (
     BrokerError,
     ConfigError,
@@ -18,10 +18,17 @@ from rocketwire.errors import (
     RouteError,
     TopicNotFoundError,
     TransportError,
+    UnsupportedRequestError,
 )
-from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
+from rocketwire.wire.codes import RESPONSE_NAMES, RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply
-from rocketwire.wire.route import ClusterInfo, TopicRoute, decode_cluster_info, decode_route
+from rocketwire.wire.route import (
+    MASTER_ID,
+    ClusterInfo,
+    TopicRoute,
+    decode_cluster_info,
+    decode_route,
+)
 
 #: Behind the first question to a name server. A web server waits for the end of a line before it
 #: refuses what it can't understand; a name server never looks at it.
@@ -38,6 +45,7 @@ def ask_name_servers(
 
     Raises:
         NameServerUnavailableError: none answered.
+        UnsupportedRequestError: the one that answered is a proxy, and was asked for more than a route.
     """
     servers = instance.servers_in_turn()
     if not servers:
@@ -59,6 +67,8 @@ def ask_name_servers(
                 "server, whose port is usually 9876"
             )
             continue
+        if reply.code == _UNSUPPORTED:
+            raise _no_name_server(server, reply)
         instance.prefer_server(server)
         return reply
     raise NameServerUnavailableError(
@@ -66,21 +76,55 @@ def ask_name_servers(
     )
 
 
+def _no_name_server(server: str, reply: Reply) -> UnsupportedRequestError:
+    """What every name server knows, and this one does not: it gives routes, and that is all."""
+    return UnsupportedRequestError(
+        reply.code,
+        f"it is no name server but a proxy of RocketMQ 5, or a broker: it serves producers and "
+        f"consumers, not operators; give the address of a name server, usually with port 9876 "
+        f"({reply.remark or 'no remark'})",
+        server,
+        name=RESPONSE_NAMES[reply.code],
+    )
+
+
 def cluster_info(instance: Instance, deadline: float) -> Op[ClusterInfo]:
-    """All brokers of all clusters that the name server knows."""
+    """All brokers of all clusters that the name server knows.
+
+    Raises:
+        UnsupportedRequestError: it is a proxy.
+    """
     reply = yield from ask_name_servers(instance, RequestCode.GET_BROKER_CLUSTER_INFO, {}, deadline)
     if reply.code != ResponseCode.SUCCESS:
         raise error_for(reply.code, reply.remark, "the name server")
     return decode_cluster_info(reply.body)
 
 
+def proxy_in_the_way(instance: Instance, deadline: float) -> Op[UnsupportedRequestError | None]:
+    """What a proxy says that stands in the place of name servers; None where there is none.
+
+    Asked once, and before what a proxy would take and never answer.
+    """
+    presence = instance.presence
+    if not presence.is_direct and presence.proxy is None:
+        try:
+            yield from cluster_info(instance, deadline)
+        except UnsupportedRequestError as error:
+            presence.proxy = error
+        except RocketMQError:  # what is wrong is told by callers that need the answer
+            return None
+        else:
+            presence.is_direct = True
+    return presence.proxy
+
+
 def masters(instance: Instance, deadline: float) -> Op[dict[str, str]]:
     """The master address of every broker."""
     info = yield from cluster_info(instance, deadline)
     return {
-        name: instance.routes.translate(data.addresses[MASTER])
+        name: instance.routes.translate(data.addresses[MASTER_ID])
         for name, data in sorted(info.brokers.items())
-        if MASTER in data.addresses
+        if MASTER_ID in data.addresses
     }
 
 
@@ -106,7 +150,8 @@ def fetch_route(instance: Instance, topic: str, deadline: float) -> Op[TopicRout
     if reply.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
     if reply.code != ResponseCode.SUCCESS:
-        raise error_for(reply.code, reply.remark, "the name server")
+        asked = RequestCode.GET_ROUTE_BY_TOPIC
+        raise error_for(reply.code, reply.remark, "the name server", asked=asked)
     return decode_route(reply.body)
 
 
@@ -153,12 +198,12 @@ def locate_topic(
         entry = instance.routes.get(topic)
         if entry is not None and entry.queues and not _is_stale(instance, entry):
             return entry
-        gate, is_mine = instance.routes.begin_lookup(topic)
+        event, is_mine = instance.routes.begin_lookup(topic)
         if is_mine:
             break
-        if not (yield from wait(gate, deadline)):
+        if not (yield from wait(event, deadline)):
             if instance.clock() < deadline:
-                break  # the one who asks is the code that this signal handler has interrupted
+                break  # what asks is the code that this signal handler has interrupted
             raise NameServerUnavailableError(
                 f"topic {topic}: the route did not come before the deadline"
             )

@@ -9,31 +9,36 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from rocketwire.core.effects import Gate
+from rocketwire.core.effects import Event
+from rocketwire.errors import UnsupportedRequestError
 
 
 class Presence:
     """The masters that a client instance makes itself known to, beyond those of its topics.
 
     Args:
-        lock: guards the gate.
+        lock: guards the event.
     """
 
     def __init__(self, lock: AbstractContextManager[Any]) -> None:
         self._lock = lock
-        self._gate = Gate()
+        self._event = Event()
         self.is_wanted = False
         #: The addresses of all masters, as far as a name server has told.
         self.masters: frozenset[str] = frozenset()
+        #: What a proxy said that stands in the place of name servers: brokers see it, and not us.
+        self.proxy: UnsupportedRequestError | None = None
+        #: Whether a name server has answered as only name servers do.
+        self.is_direct = False
 
-    def want(self) -> Gate:
-        """From now on every master shall know us. The gate opens when all were told once."""
+    def want(self) -> Event:
+        """From now on every master shall know us. The event is set when all were told once."""
         with self._lock:
             self.is_wanted = True
-            return self._gate
+            return self._event
 
     def told(self) -> None:
-        """A round of heartbeats to all masters is over."""
+        """A round of heartbeats to all masters is over, and some of them answered."""
         with self._lock:
-            gate = self._gate
-        gate.open()
+            event = self._event
+        event.set()

@@ -13,17 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rocketwire.config import AddressMap
-from rocketwire.core.effects import Gate
+from rocketwire.core.effects import Event
 from rocketwire.message import MessageQueue
 from rocketwire.wire.route import (
+    MASTER_ID,
     QueueData,
     TopicRoute,
     publish_queues,
     static_owners,
     subscribe_queues,
 )
-
-MASTER = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +92,7 @@ class RouteTable:
         self._addresses: dict[str, dict[int, str]] = {}
         #: In how many routes a broker appears.
         self._mentions: dict[str, int] = {}
-        self._lookups: dict[str, Gate] = {}
+        self._lookups: dict[str, Event] = {}
 
     def topics(self) -> tuple[str, ...]:
         """All topics that are known."""
@@ -106,7 +105,7 @@ class RouteTable:
     def masters(self) -> dict[str, str]:
         """The master address of each broker that has one."""
         known = list(self._addresses.items())
-        return {broker: by_id[MASTER] for broker, by_id in known if MASTER in by_id}
+        return {broker: by_id[MASTER_ID] for broker, by_id in known if MASTER_ID in by_id}
 
     def addresses_of(self, broker: str) -> dict[int, str]:
         """All addresses of a broker by id; 0 is the master."""
@@ -153,9 +152,9 @@ class RouteTable:
     def _make(self, topic: str, route: TopicRoute, *, is_fallback: bool, now: float) -> TopicEntry:
         listed = publish_queues(self._display(topic), route)
         masters = {
-            data.broker: self.translate(data.addresses[MASTER])
+            data.broker: self.translate(data.addresses[MASTER_ID])
             for data in route.brokers
-            if MASTER in data.addresses
+            if MASTER_ID in data.addresses
         }
         owners = static_owners(self._display(topic), route) if route.mappings else {}
         queues = tuple(q for q in listed if owners.get(q, q.broker) in masters)
@@ -184,7 +183,7 @@ class RouteTable:
         for data in () if new is None else {d.broker: d for d in new.route.brokers}.values():
             broker, by_id = data.broker, {i: self.translate(a) for i, a in data.addresses.items()}
             before = fresh.get(broker)
-            if before is not None and before.get(MASTER) != by_id.get(MASTER):
+            if before is not None and before.get(MASTER_ID) != by_id.get(MASTER_ID):
                 moved.append(broker)
             fresh[broker] = by_id
             mentions[broker] = mentions.get(broker, 0) + 1
@@ -195,22 +194,22 @@ class RouteTable:
         self._addresses = fresh
         return tuple(moved)
 
-    def begin_lookup(self, topic: str) -> tuple[Gate, bool]:
+    def begin_lookup(self, topic: str) -> tuple[Event, bool]:
         """Join the lookup that is under way for a topic, or begin one (then True)."""
         with self._lock:
-            gate = self._lookups.get(topic)
-            if gate is not None:
-                return gate, False
-            gate = self._lookups[topic] = Gate()
-            gate.opener = self._thread() or None
-            return gate, True
+            event = self._lookups.get(topic)
+            if event is not None:
+                return event, False
+            event = self._lookups[topic] = Event()
+            event.setter = self._thread() or None
+            return event, True
 
     def end_lookup(self, topic: str) -> None:
-        """Let everybody go on who waited for the lookup."""
+        """Let all go on that waited for the lookup."""
         with self._lock:
-            gate = self._lookups.pop(topic, None)
-        if gate is not None:
-            gate.open()
+            event = self._lookups.pop(topic, None)
+        if event is not None:
+            event.set()
 
 
 def fallback_route(route: TopicRoute, queues: int) -> TopicRoute:

@@ -51,7 +51,7 @@ def heartbeat(instance: Instance) -> Op[int]:
     if not calls:
         return 0
     replies = yield from invoke_all(calls)
-    if is_to_all:
+    if is_to_all and any(isinstance(reply, Reply) for reply in replies):
         instance.presence.told()
     for call, reply in zip(calls, replies, strict=True):
         if not isinstance(reply, Reply):
@@ -70,6 +70,7 @@ def _every_master(instance: Instance) -> Op[frozenset[str]]:
         _log.debug("the list of all masters did not come: %s", error)
     else:
         presence.masters = frozenset(known.values())
+        presence.is_direct = True
     return presence.masters
 
 

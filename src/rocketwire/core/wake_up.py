@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from rocketwire.core.effects import Gate, Op, wait
+from rocketwire.core.effects import Event, Op, wait
 
 
 class WakeUp:
@@ -13,20 +13,20 @@ class WakeUp:
 
     def __init__(self, lock: AbstractContextManager[Any]) -> None:
         self._lock = lock
-        self._gate = Gate()
+        self._event = Event()
 
     def wake(self) -> None:
         """Wake what waits, or what waits next."""
         with self._lock:
-            gate = self._gate
-        gate.open()
+            event = self._event
+        event.set()
 
     def wait(self, until: float) -> Op[bool]:
         """Wait until woken (True) or until a moment (False)."""
         with self._lock:
-            gate = self._gate
-        woken = yield from wait(gate, until)
+            event = self._event
+        woken = yield from wait(event, until)
         if woken:
             with self._lock:
-                self._gate = Gate()
+                self._event = Event()
         return woken

@@ -1,7 +1,7 @@
 """A broker: it stores messages and gives them back.
 
 This module ties the parts together and has what every handler needs: ``put`` for messages that
-go into the store, whoever made them. What a request means is in ``handlers``.
+go into the store, of any origin. What a request means is in ``handlers``.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class Broker(Server):
     # Messages
 
     def put(self, draft: Draft) -> Appended:
-        """Store a message and tell those who wait for it.
+        """Store a message and answer pulls that wait for it.
 
         Raises:
             StoreError: it could not be stored.
@@ -301,7 +301,7 @@ class Broker(Server):
             self.kick_index()
 
     def _wake_pops(self, topic: str) -> None:
-        """Those who wait for a topic wait for its retry topics, too."""
+        """Pulls that wait for a topic wait for its retry topics, too."""
         self.held_pops.arrived(topic, ANY_QUEUE)
         if topic.startswith(RETRY_PREFIX):
             for wanted in self.held_pops.topics():

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, Unpack
 
 from rocketwire.embedded.broker import Broker
 from rocketwire.embedded.clock import Ahead, ClusterClock
@@ -22,13 +22,14 @@ from rocketwire.embedded.control import BrokerHandle, ServerHandle
 from rocketwire.embedded.journal import Journal
 from rocketwire.embedded.loop_thread import LoopThread
 from rocketwire.embedded.nameserver import NameServer
-from rocketwire.embedded.options import BrokerOptions, check_name
+from rocketwire.embedded.options import BrokerOptions, BrokerSettings, check_name
 from rocketwire.embedded.progress import wait_idle
 from rocketwire.embedded.remote_control import CONTROL_CODE, FROM_OUTSIDE, RemoteControl
 from rocketwire.embedded.server import FAST_STEP, check_server
 from rocketwire.embedded.store import StoreSizes
 from rocketwire.embedded.topics import DEAD_LETTER_PREFIX, TopicConfig, name_problem
 from rocketwire.errors import ClientClosedError, ConfigError
+from rocketwire.setting_values import seconds
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.lazy_message import messages_in
 
@@ -76,17 +77,17 @@ class EmbeddedCluster:
         name_servers: int = 1,
         queues: int = 4,
         auto_create_topics: bool = True,
-        flush: str = "async",
+        flush: Literal["async", "sync"] = "async",
         apache_sizes: bool = False,
         seed: int = 0,
         journal_limit: int = 10_000,
-        reply_header: str = "same",
+        reply_header: Literal["same", "json"] = "same",
         tls: ssl.SSLContext | None = None,
         order_routes: bool = False,
         broker_timeout: float = 120.0,
         connection_limit: int = 1024,
         idle_timeout: float = 120.0,
-        **broker_options: Any,
+        **broker_options: Unpack[BrokerSettings],
     ) -> None:
         if apache_sizes:
             broker_options.setdefault("sizes", StoreSizes.apache())
@@ -354,7 +355,7 @@ class EmbeddedCluster:
         """The messages that a consumer group has given up."""
         return self.messages(DEAD_LETTER_PREFIX + group)
 
-    def wait_idle(self, group: str, timeout: float = 10.0) -> None:
+    def wait_idle(self, group: str, timeout: float | str = 10.0) -> None:
         """Wait until a consumer group has handled everything that is in its queues.
 
         Messages that wait for their time (delayed, or to be tried again) are in no queue yet: put
@@ -363,8 +364,8 @@ class EmbeddedCluster:
         Raises:
             TimeoutError: it has not; the text says where it is behind.
         """
-        run = self._check_running().run
-        wait_idle(lambda work: run(lambda: work(tuple(self._brokers.values()))), group, timeout)
+        run, limit = self._check_running().run, seconds(timeout)
+        wait_idle(lambda work: run(lambda: work(tuple(self._brokers.values()))), group, limit)
 
     def messages(self, topic: str) -> list[StoredMessage]:
         """Everything stored of a topic on running brokers, by broker, queue and offset."""

@@ -169,7 +169,7 @@ class ClientTable:
         self._after_leaving(found, changed=bool(gone))
 
     def lost(self, connection: Connection) -> None:
-        """A connection is closed: everybody on it is gone."""
+        """A connection is closed: all clients on it are gone."""
         for group in list(self.producers):
             members = self.producers[group]
             members.pop(connection, None)
@@ -216,7 +216,7 @@ class QueueLocks:
         return False
 
     def unlock(self, group: str, client_id: str, queue: tuple[str, int]) -> None:
-        """Give a lock back; somebody else's stays."""
+        """Give a lock back; one of another client stays."""
         held = self._locks.get(group, {}).get(queue)
         if held is not None and held.client_id == client_id:
             del self._locks[group][queue]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rocketwire.embedded.faults import Fault, FaultKind
+from rocketwire.setting_values import seconds as as_seconds
 from rocketwire.wire.codes import Permission
 
 if TYPE_CHECKING:
@@ -85,13 +86,15 @@ class ServerHandle:
         probability: float,
         **details: Any,
     ) -> Fault:
+        if "seconds" in details:
+            details["seconds"] = as_seconds(details["seconds"])
         return self.fault(
             Fault(kind, code=code, topic=topic, remaining=next, probability=probability, **details)
         )
 
     def slow(
         self,
-        seconds: float,
+        seconds: float | str,
         *,
         jitter: float = 0.0,
         code: int | None = None,
@@ -180,7 +183,7 @@ class ServerHandle:
 
     def late_replies(
         self,
-        seconds: float,
+        seconds: float | str,
         *,
         code: int | None = None,
         topic: str | None = None,

@@ -51,7 +51,7 @@ BEFORE: Final = frozenset(
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """One thing that goes wrong, and for whom.
+    """One thing that goes wrong, and for which clients.
 
     Attributes:
         kind: what happens.

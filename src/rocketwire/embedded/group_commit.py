@@ -1,6 +1,6 @@
 """Flushing in the background: on a timer, and for senders who wait for it.
 
-One sync serves everybody whose message was written before it began; whoever comes later waits
+One sync serves all senders whose message was written before it began; a later one waits
 for the next one, which begins when this one ends. The event loop never waits.
 """
 
@@ -104,7 +104,7 @@ class GroupCommit:
         self._failing = True
 
     def stop(self) -> None:
-        """Stop; whoever waits gets no answer any more. A sync under way is waited for."""
+        """Stop; senders that wait get no answer any more. A sync under way is waited for."""
         self._stopped = True
         self._timer.cancel()
         self._waiting.clear()

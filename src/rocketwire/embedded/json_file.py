@@ -47,7 +47,7 @@ class JsonFile:
     def try_save(self, value: Any) -> bool:
         """Replace the content if that is possible; whether it was.
 
-        A configuration that can't be written must not keep anybody from reading messages.
+        A configuration that can't be written must not keep clients from reading messages.
         """
         try:
             self.save(value)

@@ -240,7 +240,7 @@ class NameServer(Server):
 
     def _cluster_info(self, call: Call) -> Answer:
         info = ClusterInfo(dict(self.table.brokers), self.table.clusters())
-        # Never standard JSON here, whoever asks: that is what Apache does.
+        # Never standard JSON here, for any client: that is what Apache does.
         return Answer(body=(encode_cluster_info(info),))
 
     def _all_topics(self, call: Call) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, TypedDict
 
 from rocketwire.embedded.store import StoreSizes
 from rocketwire.embedded.store.disk import Disk
@@ -31,6 +31,30 @@ def parse_delays(text: str) -> tuple[int, ...]:
     if not found:
         raise ConfigError("delay_levels is empty: give at least one, like '1s'")
     return tuple(found)
+
+
+class BrokerSettings(TypedDict, total=False):
+    """The same for type checkers: what ``EmbeddedCluster`` passes on; a test compares them."""
+
+    cluster: str
+    region: str
+    flush_interval: float
+    sizes: StoreSizes
+    max_message_size: int
+    delay_levels: str
+    pull_messages: int
+    pull_bytes: int
+    held_pulls: int
+    property_filter: bool
+    retry_topic_v2: bool
+    retention: float | None
+    retention_bytes: int | None
+    disk_limit: int | None
+    transaction_timeout: float
+    transaction_check_interval: float
+    transaction_check_max: int
+    register_interval: float
+    make_disk: Callable[[], Disk] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +93,7 @@ class BrokerOptions:
     region: str = "DefaultRegion"
     queues: int = 4
     auto_create_topics: bool = True
-    flush: str = "async"
+    flush: Literal["async", "sync"] = "async"
     flush_interval: float = 0.5
     sizes: StoreSizes = field(default_factory=StoreSizes)
     max_message_size: int = 4 * 1024 * 1024

@@ -6,12 +6,14 @@ other properties stay as they are, as with Apache.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Final
 
 from rocketwire.embedded.store import Draft
+from rocketwire.errors import InvalidMessageError
 from rocketwire.wire.codes import SystemFlag
-from rocketwire.wire.properties import decode_properties_bytes
+from rocketwire.wire.properties import decode_properties_bytes, rewritten_bytes
 from rocketwire.wire.stored_message import decode_record, pack_host
 
 REAL_TOPIC: Final = "REAL_TOPIC"
@@ -29,10 +31,15 @@ class Parked:
     log_offset: int
     store_ms: int
 
+    def note(self, name: str, value: str) -> None:
+        """Have the draft bear one property more, if there is room for it."""
+        with contextlib.suppress(InvalidMessageError):
+            self.draft.properties = rewritten_bytes(self.properties | {name: value})
+
     def to_real_place(self) -> Draft | None:
         """The draft, bound for where the message belongs; None when it does not say where."""
         topic, queue = self.properties.get(REAL_TOPIC), self.properties.get(REAL_QUEUE, "")
-        if not topic or not queue.isdecimal():
+        if not topic or not queue.isdecimal() or len(queue) > 9:
             return None
         self.draft.topic, self.draft.queue_id = topic, int(queue)
         return self.draft

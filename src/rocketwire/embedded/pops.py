@@ -23,7 +23,6 @@ from rocketwire.embedded.parked import read_parked
 from rocketwire.embedded.store import StoreError
 from rocketwire.embedded.topics import RETRY_PREFIX
 from rocketwire.wire.pop import Receipt, retry_topics
-from rocketwire.wire.properties import encode_properties_bytes
 
 if TYPE_CHECKING:
     from rocketwire.embedded.broker import Broker
@@ -118,7 +117,7 @@ class Pops:
             found = self._queues[key] = PopQueue(begin)
             self._settle(key, found)
         elif committed is not None and committed > found.next:
-            # Somebody said so by hand.
+            # An operator set it by hand.
             found.next = committed
         return found
 
@@ -228,8 +227,8 @@ class Pops:
                 draft.topic = retry_topics(topic, group)[broker.options.retry_topic_v2]
             draft.queue_id = 0
             draft.reconsume_times += 1
-            parked.properties.setdefault(_FIRST_POP, str(queue.out[offset][0]))
-            draft.properties = encode_properties_bytes(parked.properties)
+            if _FIRST_POP not in parked.properties:
+                parked.note(_FIRST_POP, str(queue.out[offset][0]))
             if broker.topics.get(draft.topic) is None:
                 broker.topics.make_parked(draft.topic)
                 broker.topics_changed()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketwire.embedded.topics import DEAD_LETTER_PREFIX
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import JSON, Command
@@ -59,8 +60,10 @@ async def _behind(brokers: Sequence[Broker], group: str) -> list[str]:
 
 
 def _topics(broker: Broker, group: str) -> set[str]:
+    """What it reads, or has read. Its place in its own dead letters is where they were purged."""
     live = broker.clients.consumers.get(group)
-    return {*broker.offsets.topics_of(group), *(live.subscriptions if live is not None else ())}
+    read = set(broker.offsets.topics_of(group)) - {DEAD_LETTER_PREFIX + group}
+    return {*read, *(live.subscriptions if live is not None else ())}
 
 
 async def _behind_on(broker: Broker, group: str, topics: Sequence[str]) -> list[str]:

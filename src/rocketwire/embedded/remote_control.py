@@ -33,7 +33,7 @@ ACTIONS: Final = frozenset(
         "half_replies", "wrong_replies", "read_only", "disk_full", "clock", "heal", "refuse",
     }
 )  # fmt: skip
-#: What only somebody beside the broker can do.
+#: What only another process than the broker's can do.
 FROM_OUTSIDE: Final = ACTIONS | {"kill", "stop", "restart"}
 
 

@@ -104,11 +104,11 @@ class RouteTable:
         return live
 
     def lost(self, owner: object) -> list[str]:
-        """A connection is closed: forget whoever registered over it."""
+        """A connection is closed: forget the brokers that registered over it."""
         return self._forget(live for live in self._live.values() if live.owner is owner)
 
     def expire(self, now: float) -> list[str]:
-        """Forget whoever has been silent for too long."""
+        """Forget brokers that have been silent for too long."""
         return self._forget(
             live for live in self._live.values() if now - live.heard > live.registration.timeout
         )

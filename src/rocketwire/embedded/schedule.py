@@ -102,7 +102,7 @@ class DelaySchedule:
         if unit is None:
             return None
         left = (unit[2] - self._broker.clock_ms()) / 1000
-        # A clock that was put back must not make anybody wait longer than the level says.
+        # A clock that was put back must not make a message wait longer than the level says.
         return min(max(left, 0.0), self._broker.delays_ms[level - 1] / 1000)
 
     def seconds_left(self) -> float | None:

@@ -43,7 +43,7 @@ _BUSY_REMARK: Final = (
 def check_server(host: str, reply_header: str) -> None:
     """Refuse settings that make no sense, and addresses that others can reach.
 
-    Whoever connects may do anything, so only this machine may.
+    A client may do anything here, so only this machine may connect.
 
     Raises:
         ConfigError: one of them is wrong.

@@ -78,9 +78,10 @@ def constant(kind: Kind, value: Any) -> Term:
 
 def whole_number(text: str) -> Term:
     """A literal of digits, maybe with an L; OverflowError when it is no long."""
-    value = int(text.rstrip("lL"))
-    if value > _LONG[1]:
+    digits = text.rstrip("lL").lstrip("0") or "0"
+    if len(digits) > 19 or int(digits) > _LONG[1]:
         raise OverflowError(text)
+    value = int(digits)
     return constant(Kind.INT if value <= _INT[1] else Kind.LONG, value)
 
 
@@ -151,9 +152,11 @@ def _whole(text: str, limits: tuple[int, int]) -> int:
         digits = text.lstrip("+-")
         if not (_WHOLE.fullmatch(text) and digits.isdecimal() and max(digits) <= "\uffff"):
             raise NotComparableError(f"{text!r} is no whole number")
-    value = int(text)
-    if not limits[0] <= value <= limits[1]:
-        raise NotComparableError(f"{text!r} is out of range")
+    # Any sender may write a property, and Python makes no number of digits without end.
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    value = int(digits) * (-1 if text[0] == "-" else 1) if len(digits) < 20 else None
+    if value is None or not limits[0] <= value <= limits[1]:
+        raise NotComparableError(f"{text[:40]!r} is out of range")
     return value
 
 

@@ -19,7 +19,6 @@ from rocketwire.embedded.parked import REAL_TOPIC, park_in, read_parked
 from rocketwire.embedded.store import Draft, StoreError
 from rocketwire.embedded.topics import TIMER_TOPIC
 from rocketwire.wire.codes import ResponseCode
-from rocketwire.wire.properties import encode_properties_bytes
 
 if TYPE_CHECKING:
     from rocketwire.embedded.broker import Broker
@@ -127,7 +126,9 @@ class TimerWheel:
         if record is None:
             return
         text = read_parked(record).properties.get("TIMER_OUT_MS", "0")
-        heapq.heappush(self._heap, (int(text) if text.isdecimal() else 0, offset))
+        heapq.heappush(
+            self._heap, (int(text) if text.isdecimal() and len(text) < 20 else 0, offset)
+        )
 
     def _record(self, offset: int) -> memoryview | None:
         unit = self._broker.store.queues.need(TIMER_TOPIC, 0).unit(offset)
@@ -175,10 +176,9 @@ class TimerWheel:
         record = self._record(offset)
         if record is not None:
             parked = read_parked(record)
-            parked.properties["TIMER_DEQUEUE_MS"] = str(broker.clock_ms())
+            parked.note("TIMER_DEQUEUE_MS", str(broker.clock_ms()))
             draft = parked.to_real_place()
             if draft is not None:
-                draft.properties = encode_properties_bytes(parked.properties)
                 broker.put(draft)
         self._settle(offset)
 

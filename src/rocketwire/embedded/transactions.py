@@ -91,7 +91,7 @@ class Transactions:
         if record is None:
             return []
         text = read_parked(record).draft.body.decode(errors="replace")
-        return [int(word) for word in text.split(",") if word.isdecimal()]
+        return [int(word) for word in text.split(",") if word.isdecimal() and len(word) < 20]
 
     # Preparing and deciding
 
@@ -207,7 +207,7 @@ class Transactions:
     def immunity_ms(self, parked: Parked) -> int:
         """How long a message is left alone before it is asked for."""
         text = parked.properties.get("CHECK_IMMUNITY_TIME_IN_SECONDS", "")
-        if text.isdecimal():
+        if text.isdecimal() and len(text) < 10:
             return int(text) * 1000
         return int(self._broker.options.transaction_timeout * 1000)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from rocketwire.columns.fetch import DataLossError
+from rocketwire.columns.lost_messages import DataLossError
 from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Bounds
 from rocketwire.spark.completeness import (

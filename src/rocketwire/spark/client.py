@@ -11,14 +11,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from rocketwire.columns.inside import parts_of
+from rocketwire.columns.client_parts import parts_of
 from rocketwire.config import ProducerConfig, ReaderConfig
 from rocketwire.core.effects import Oneway, Op, invoke
-from rocketwire.core.lookup import ask_name_servers, fetch_route
+from rocketwire.core.lookup import ask_name_servers, cluster_info, fetch_route
 from rocketwire.core.naming import with_namespace
 from rocketwire.core.reading.filters import check_filter
 from rocketwire.core.reading.pull import (
@@ -28,7 +28,7 @@ from rocketwire.core.reading.pull import (
     min_offset,
     offset_for_time,
 )
-from rocketwire.core.together import run_together
+from rocketwire.core.side_by_side import run_together
 from rocketwire.errors import (
     BrokerError,
     RocketMQError,
@@ -40,11 +40,13 @@ from rocketwire.message import MessageQueue
 from rocketwire.spark.options import ClientOptions, TopicChoice
 from rocketwire.spark.topic_view import TopicView, learn_route, view_of
 from rocketwire.sync.client import BlockingClient
-from rocketwire.sync.producer import Producer
 from rocketwire.sync.reader import Reader
 from rocketwire.wire import headers
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.lenient_json import loads
+
+if TYPE_CHECKING:
+    from rocketwire.sync.producer import Producer
 
 _log = logging.getLogger("rocketwire.spark")
 
@@ -86,6 +88,8 @@ def _kept(key: object, make: Callable[[], K]) -> K:
 
 
 def _make_producer(options: ClientOptions, group: str) -> Producer:
+    from rocketwire.sync.producer import Producer
+
     config = options.make(ProducerConfig, group=group)
     return Producer(config=_as_mapping(config))
 
@@ -132,6 +136,8 @@ class Cluster:
         #: Groups, topics and brokers that an offset was written to.
         self._told: set[tuple[str, str, str]] = set()
         self._views: dict[str, tuple[float, TopicView | None]] = {}
+        #: When name servers were last asked who is registered, and their answer.
+        self._registered: tuple[float, frozenset[str] | None] = (-_VIEW_FRESH, None)
 
     def check_reachable(self, topic: str | None) -> None:
         """Ask a name server for the route of a topic, or of the default one; any answer will do.
@@ -192,13 +198,16 @@ class Cluster:
         """
         found: list[MessageQueue] = []
         for topic in self.topics(choice):
-            self.view_of(topic)
+            aims = {queue.broker for queue in choice.queues if queue.topic == topic}
+            if self.view_of(topic) is None and aims and not self.has_any(aims):
+                continue
             found += self._reader.queues(topic)
         if not choice.queues:
             return tuple(found)
         missing = sorted(set(choice.queues) - set(found))
-        if missing:
-            queue = missing[0]
+        # A broker that is registered does not have them; one that is away may well.
+        if wrong := [queue for queue in missing if self.has_any({queue.broker})]:
+            queue = wrong[0]
             raise TopicNotFoundError(
                 f"assign: topic {queue.topic} has no queue {queue.id} on broker {queue.broker}"
             )
@@ -225,16 +234,27 @@ class Cluster:
         self._views[topic] = (parts.clock(), view)
         return view
 
+    def has_any(self, brokers: Set[str]) -> bool:
+        """Whether one of some brokers is registered; True where that can't be told."""
+        parts = parts_of(self._reader)
+        asked_at, known = self._registered
+        if parts.clock() - asked_at >= _VIEW_FRESH:
+            deadline = parts.clock() + parts.request_timeout
+            try:
+                info = parts.run(cluster_info(parts.instance, deadline))
+                known = frozenset(info.brokers)
+            except RocketMQError:
+                known = None
+            self._registered = (parts.clock(), known)
+        return known is None or not known.isdisjoint(brokers)
+
     def bounds(self, queues: Iterable[MessageQueue]) -> Bounds:
-        """What brokers have of some queues, all asked at once."""
-        asked = list(queues)
-        firsts, silent = self._ask(asked, min_offset)
-        ends, also_silent = self._ask(asked, max_offset)
-        silent |= also_silent
-        heard = [queue for queue in asked if queue not in silent]
+        """What brokers have of some queues: all are asked for both ends at once."""
+        found, silent = self._ask(list(queues), min_offset, max_offset)
         return Bounds(
-            {queue: firsts[queue] for queue in heard},
-            {queue: ends[queue] for queue in heard},
+            {queue: first for queue, (first, _) in found.items()},
+            # Messages may come and expire between the two answers.
+            {queue: max(both) for queue, both in found.items()},
             silent,
         )
 
@@ -251,40 +271,45 @@ class Cluster:
         found, silent = self._ask(list(moments), ask)
         for error in silent.values():
             raise error
-        return found
+        return {queue: offset for queue, (offset,) in found.items()}
 
     def _ask(
-        self, queues: list[MessageQueue], question: Any
-    ) -> tuple[dict[MessageQueue, int], dict[MessageQueue, RocketMQError]]:
+        self, queues: list[MessageQueue], *questions: Any
+    ) -> tuple[dict[MessageQueue, tuple[int, ...]], dict[MessageQueue, RocketMQError]]:
         """Ask once, and those again that do not answer, unless they did not the last time, either."""
-        found, silent = self._ask_once(queues, question)
+        found, silent = self._ask_once(queues, questions)
         for _ in range(self._retries):
             again = [queue for queue in silent if queue.broker not in self._silent]
             if not again:
                 break
             self._sleep(self._interval)
-            more, still = self._ask_once(again, question)
+            more, still = self._ask_once(again, questions)
             found |= more
             silent = {q: e for q, e in silent.items() if q not in more} | still
         self._silent = {queue.broker for queue in silent}
         return found, silent
 
     def _ask_once(
-        self, queues: list[MessageQueue], question: Any
-    ) -> tuple[dict[MessageQueue, int], dict[MessageQueue, RocketMQError]]:
+        self, queues: list[MessageQueue], questions: Sequence[Any]
+    ) -> tuple[dict[MessageQueue, tuple[int, ...]], dict[MessageQueue, RocketMQError]]:
+        """The answers of each queue to all questions, which go out together."""
         parts = parts_of(self._reader)
         deadline = parts.clock() + parts.request_timeout
-        found: dict[MessageQueue, int] = {}
+        found: list[dict[MessageQueue, int]] = [{} for _ in questions]
         silent: dict[MessageQueue, RocketMQError] = {}
 
-        def ask(queue: MessageQueue) -> Op[None]:
+        def ask(queue: MessageQueue, number: int) -> Op[None]:
             try:
-                found[queue] = yield from question(parts.instance, queue, deadline)
+                answer = yield from questions[number](parts.instance, queue, deadline)
             except (TransportError, BrokerError, RouteError) as error:
                 silent[queue] = error
+            else:
+                found[number][queue] = answer
 
-        parts.run(run_together([ask(queue) for queue in queues]))
-        return found, silent
+        asked = [ask(queue, number) for queue in queues for number in range(len(questions))]
+        parts.run(run_together(asked))
+        heard = [queue for queue in queues if queue not in silent]
+        return {queue: tuple(answers[queue] for answers in found) for queue in heard}, silent
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Tell brokers how far a group has read; failing is harmless.
@@ -300,7 +325,9 @@ class Cluster:
             name = with_namespace(group, instance.config.namespace)
             for queue, offset in offsets.items():
                 topic = with_namespace(queue.topic, instance.config.namespace)
-                fields = headers.update_consumer_offset(name, topic, queue.id, offset)
+                fields = headers.update_consumer_offset(
+                    name, topic, queue.id, offset, broker=queue.broker
+                )
                 request = instance.request(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
                 address = yield from address_of(instance, queue, deadline)
                 place = (name, topic, queue.broker)

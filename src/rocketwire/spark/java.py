@@ -178,7 +178,7 @@ def _put_in_place(making: Path, shim: Path) -> None:
     try:
         making.rename(shim)
     except OSError:
-        # Somebody else was faster, or a half one is in the way.
+        # Another process was faster, or a half one is in the way.
         if (shim / "bin" / "java").exists() and (shim / "lib").exists():
             shutil.rmtree(making)
             return

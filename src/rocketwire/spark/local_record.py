@@ -127,7 +127,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         info = path.stat()
         if hasattr(os, "getuid") and info.st_uid != os.getuid():
-            return {}  # the temporary folder is everybody's
+            return {}  # all users share the temporary folder
         found = json.loads(path.read_text(encoding="utf-8"))
         return {
             str(name): {

@@ -182,11 +182,21 @@ _EXPECTED_SHAPE: Final = '{"topic":["broker-a","broker-b"],"other":2}'
 
 
 def parse_expected_brokers(text: str) -> ExpectedBrokers:
-    """Names between commas or a count, for all topics; or JSON with either for each topic."""
+    """Names between commas or in a list, or a count, for all topics; or JSON with either by topic."""
+    if text.startswith("["):
+        try:
+            listed = json.loads(text)
+        except ValueError:
+            listed = None
+        return {"": _brokers(listed, text)}
     if not text.startswith("{"):
         return {"": _brokers(text, text)}
     found = _json_object(text, _EXPECTED_SHAPE)
     return {topic: _brokers(value, text) for topic, value in found.items()}
+
+
+def _is_number(name: str) -> bool:
+    return re.fullmatch(r"[-+]?[0-9.]+", name) is not None
 
 
 def _brokers(value: object, text: str) -> tuple[str, ...] | int:
@@ -196,8 +206,8 @@ def _brokers(value: object, text: str) -> tuple[str, ...] | int:
         return value
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,4}", value) and int(value) > 0:
         return int(value)
-    if isinstance(value, str) and not value.isdecimal() and parse_names(value):
-        return parse_names(value)
+    if isinstance(value, str) and (names := parse_names(value)) and not any(map(_is_number, names)):
+        return names
     raise ConfigError(
         f"{text!r}: give the names of the topic's brokers between commas, how many there are, or "
         f"JSON like {_EXPECTED_SHAPE}"

@@ -6,19 +6,21 @@ with the name as a user would write it; what passes is a frozen value that tasks
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar, cast
 
 from rocketwire import config as settings
 from rocketwire.config import ClientConfig, ProducerConfig, ReaderConfig, canonical
-from rocketwire.errors import ConfigError, RocketMQError
+from rocketwire.core.sending.validate import check_topic
+from rocketwire.errors import ConfigError, InvalidMessageError
 from rocketwire.message import MessageQueue
+from rocketwire.selectors import named
 from rocketwire.setting_values import name_servers
+from rocketwire.spark.option_names import KAFKAS, SCATTERED, camel, in_camel_case
 from rocketwire.spark.option_values import (
     EARLIEST,
     LATEST,
@@ -48,12 +50,10 @@ OnBadBody = Literal["raw", "fail", "skip"]
 T = TypeVar("T")
 C = TypeVar("C", bound=ClientConfig)
 
-_SCATTERED: Final = (
-    "accessKey", "secretKey", "securityToken", "credentialsFile", "tlsCaFile", "tlsCertFile",
-    "tlsKeyFile", "tlsKeyPassword", "tlsVerify", "tlsServerName",
-)  # fmt: skip
 #: Settings of a client that can't be written as text, or that the data source decides itself.
-_NOT_OPTIONS: Final = frozenset({"credentials", "hooks", "background", "name_servers"})
+_NOT_OPTIONS: Final = frozenset(
+    {"credentials", "hooks", "middleware", "background", "name_servers"}
+)
 #: What Spark itself puts among the options of a source.
 _SPARKS_OWN: Final = frozenset(
     {
@@ -148,7 +148,7 @@ class ClientOptions:
     def make(self, cls: type[C], **more: Any) -> C:
         """Settings of one kind of client; those of other kinds are left out."""
         own = {canonical(spec.name) for spec in dataclasses.fields(cls)}
-        own |= {canonical(name) for name in _SCATTERED}
+        own |= {canonical(name) for name in SCATTERED}
         chosen = {name: value for name, value in self.values if canonical(name) in own}
         try:
             return settings.from_mapping(
@@ -156,32 +156,6 @@ class ClientOptions:
             )
         except ConfigError as error:
             raise ConfigError(in_camel_case(str(error))) from None
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
-
-
-def in_camel_case(text: str) -> str:
-    """An error text of the client with option names as Spark's users write them."""
-    names = {
-        spec.name for cls in (ProducerConfig, ReaderConfig) for spec in dataclasses.fields(cls)
-    }
-    return re.sub(
-        r"\b[a-z]+(?:_[a-z0-9]+)+\b", lambda m: _camel(m[0]) if m[0] in names else m[0], text
-    )
-
-
-@contextlib.contextmanager
-def in_option_words() -> Iterator[None]:
-    """Let errors name options as Spark's users write them, whoever raises them."""
-    try:
-        yield
-    except RocketMQError as error:
-        if error.args and isinstance(error.args[0], str):
-            error.args = (in_camel_case(error.args[0]), *error.args[1:])
-        raise
 
 
 class _Raw:
@@ -221,19 +195,6 @@ FORGOTTEN: Final = "_forgottenbrokers"
 #: Where a pipeline's checkpoint is, which a Spark before 4.2 does not tell a reader.
 REACHED: Final = "_reachedoffset"
 _ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-#: What Kafka's source calls things, by folded name, and what they are called here.
-_KAFKAS: Final = {
-    "kafka.bootstrap.servers": "nameServers",
-    "subscribe": "topics",
-    "subscribepattern": "topicPattern",
-    "kafka.group.id": "groupId",
-    "groupidprefix": "groupId",
-    "includeheaders": "includeProperties",
-    "fetchoffset.numretries": "offsetRetries",
-    "fetchoffset.retryintervalms": "offsetRetryInterval",
-    "kafkaconsumer.polltimeoutms": "readTimeout",
-    "startingoffsetsbytimestampstrategy": "startingTimestampStrategy",
-}
 _WRITE: Final = (
     "topic", "allowLoop", "stampRows", "writeId", "onBadRow", "deadLetterTopic", "summaryFile",
     "deliveryTimeout",
@@ -244,7 +205,7 @@ def _client_names() -> tuple[str, ...]:
     names = {
         spec.name for cls in (ProducerConfig, ReaderConfig) for spec in dataclasses.fields(cls)
     }
-    return (*sorted(_camel(name) for name in names - _NOT_OPTIONS), *_SCATTERED)
+    return (*sorted(camel(name) for name in names - _NOT_OPTIONS), *SCATTERED)
 
 
 CLIENT_OPTIONS: Final = _client_names()
@@ -264,8 +225,9 @@ def check_names(given: Mapping[str, str]) -> None:
             continue
         if canonical(folded) in _KNOWN:
             continue
-        if folded in _KAFKAS:
-            raise ConfigError(f"option {name!r} is Kafka's: here it is {_KAFKAS[folded]}")
+        if folded in KAFKAS:
+            theirs, ours = KAFKAS[folded]
+            raise ConfigError(f"option {theirs} is Kafka's: here it is {ours}")
         if folded.startswith("kafka."):
             raise ConfigError(
                 f"option {name!r} is Kafka's: settings of the client have no prefix here, e.g. "
@@ -297,7 +259,10 @@ def client_options(
         (name, value) for name in CLIENT_OPTIONS if (value := raw.text(name)) is not None
     )
     made = ClientOptions(raw_servers(text), values)
-    made.make(ProducerConfig)  # wrong values are told on the driver, before any job runs
+    # Wrong values are told on the driver, before any job runs.
+    selector = made.make(ProducerConfig).selector
+    if isinstance(selector, str):
+        named(selector)
     return made
 
 
@@ -453,11 +418,11 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     check_names(given)
     raw = _Raw(_spelled(given))
     on_bad_row = raw.parse("onBadRow", one_of("fail", "deadletter", "drop"), "fail")
-    dead_letters = raw.text("deadLetterTopic")
+    dead_letters = raw.parse("deadLetterTopic", _written_topic, None)
     if on_bad_row == "deadletter" and dead_letters is None:
         raise ConfigError("option onBadRow is deadletter: name the topic in deadLetterTopic")
     return WriteOptions(
-        topic=raw.text("topic"),
+        topic=raw.parse("topic", _written_topic, None),
         stamp_rows=cast(
             "StampRows", raw.parse("stampRows", one_of("true", "false", "inherit"), "true")
         ),
@@ -468,6 +433,14 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         summary_file=raw.text("summaryFile"),
         delivery_timeout=raw.parse("deliveryTimeout", parse_span, 120.0),
     )
+
+
+def _written_topic(text: str) -> str | None:
+    try:
+        check_topic(text)
+    except InvalidMessageError as error:
+        raise ConfigError(str(error).removeprefix("topic is ")) from None
+    return text
 
 
 def _write_id(text: str) -> str | None:

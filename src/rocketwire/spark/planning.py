@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from rocketwire.columns.fetch import DataLossError
+from rocketwire.columns.lost_messages import DataLossError
 from rocketwire.errors import ConfigError, RouteError
 from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Bounds, Cluster
-from rocketwire.spark.completeness import Completeness, describe_missing, missing_error
+from rocketwire.spark.completeness import (
+    NAMELESS,
+    Completeness,
+    describe_missing,
+    missing_error,
+)
 from rocketwire.spark.option_values import EARLIEST, LATEST
-from rocketwire.spark.options import Position, ReadOptions
+from rocketwire.spark.options import Position, ReadOptions, TopicChoice
 from rocketwire.spark.ranges import QueueRange
+from rocketwire.spark.topic_view import TopicView
 
 _log = logging.getLogger("rocketwire.spark")
 
@@ -61,9 +67,8 @@ def whole_bounds(
     """
     began = clock()
     while True:
-        queues = cluster.queues(options.choice)
+        queues, views = _queues_and_views(cluster, options, completeness)
         bounds = cluster.bounds(queues)
-        views = {topic: cluster.view_of(topic) for topic in sorted({q.topic for q in queues})}
         missing = completeness.missing(views, bounds)
         if not missing:
             return bounds
@@ -75,6 +80,41 @@ def whole_bounds(
         if waited >= options.read_timeout:
             raise missing_error(missing, waited)
         sleep(min(_LOOK_AGAIN, options.read_timeout - waited))
+
+
+def view_or_absent(
+    cluster: Cluster,
+    completeness: Completeness,
+    topic: str,
+    known: Iterable[MessageQueue] = (),
+) -> TopicView | None:
+    """What name servers say of a topic; None when it was deleted, or never was.
+
+    They know nothing of it, either, while all of its brokers are away. Then it has an empty view,
+    and what any record has of it is missing.
+    """
+    view = cluster.view_of(topic)
+    if view is not None:
+        return view
+    empty = TopicView({}, {})
+    lost = completeness.missing({topic: empty}, Bounds({}, {}, {}), known)
+    brokers = {queue.broker for queue in lost} - {NAMELESS}
+    return empty if brokers and not cluster.has_any(brokers) else None
+
+
+def _queues_and_views(
+    cluster: Cluster, options: ReadOptions, completeness: Completeness
+) -> tuple[Sequence[MessageQueue], dict[str, TopicView | None]]:
+    if options.choice.queues:
+        return cluster.queues(options.choice), {}
+    views = {
+        topic: view_or_absent(cluster, completeness, topic)
+        for topic in cluster.topics(options.choice)
+    }
+    away = {topic for topic, view in views.items() if view is not None and not view.brokers}
+    there = options.choice if not away else TopicChoice(tuple(sorted(set(views) - away)))
+    queues = cluster.queues(there) if set(views) - away else ()
+    return queues, views
 
 
 def start_offsets(

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from rocketwire.columns.decode import RecordDecoder
-from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
-from rocketwire.columns.inside import parts_of
+from rocketwire.columns.client_parts import parts_of
 from rocketwire.columns.schema import select_columns
 from rocketwire.core.reading.filters import message_filter
 from rocketwire.spark.client import Cluster, reader_for
 from rocketwire.spark.completeness import Completeness
 from rocketwire.spark.early_end import until_left
 from rocketwire.spark.local_record import LocalRecord
-from rocketwire.spark.options import ClientOptions, ReadOptions, in_option_words
+from rocketwire.spark.option_names import in_option_words
+from rocketwire.spark.options import ClientOptions, ReadOptions
 from rocketwire.spark.planning import plan_batch
 from rocketwire.spark.ranges import QueueRange, plan_tasks
+from rocketwire.spark.settled_worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +64,10 @@ def read_partition(
     # Spark makes a partition of its own, of value None, where there is nothing to read.
     if not isinstance(partition, RangesPartition):
         return
+    # Only tasks need what decodes. A planner, of which every query starts one, does not wait for it.
+    from rocketwire.columns.decode import RecordDecoder
+    from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
+
     wanted = filter_of(options)
     decoder = RecordDecoder(
         select_columns(columns),
@@ -80,6 +84,7 @@ def read_partition(
     )
     spans = [QueueSpan(part.queue, part.start, part.end) for part in partition.ranges]
     yield from until_left(decoder.decode(fetch_spans(parts_of(reader), spans, policy)))
+    settle()
 
 
 def filter_of(options: ReadOptions) -> TagFilter:

@@ -13,18 +13,19 @@ from rocketwire.errors import ConfigError
 from rocketwire.spark import absent
 from rocketwire.spark.client import Cluster, reader_for
 from rocketwire.spark.local_record import local_folder
+from rocketwire.spark.option_names import in_option_words
 from rocketwire.spark.options import (
     ClientOptions,
     WriteOptions,
     client_options,
-    in_option_words,
     read_options,
     write_options,
 )
 from rocketwire.spark.reader import RocketMQReader
 from rocketwire.spark.schema import check_loop, check_row_ids, check_write, columns_of, read_schema
+from rocketwire.spark.settled_worker import settle
 from rocketwire.spark.stream_reader import RocketMQStreamReader
-from rocketwire.spark.writer import RocketMQStreamWriter, RocketMQWriter
+from rocketwire.spark.writer import RocketMQStreamWriter, RocketMQWriter, check_summary_file
 
 absent.require()
 
@@ -116,8 +117,10 @@ class RocketMQDataSource(DataSource):
         check_write(schema, topic_given=options.topic is not None)
         check_row_ids(schema, options)
         check_loop(schema, options)
+        check_summary_file(options)
         if client not in _reached:
             with in_option_words():
                 Cluster(reader_for(client)).check_reachable(options.topic)
             _reached.add(client)
+        settle()
         return client, options

@@ -22,8 +22,9 @@ from rocketwire.spark.absent_queues import AbsentQueues
 from rocketwire.spark.client import Bounds, Cluster, reader_for
 from rocketwire.spark.completeness import Completeness
 from rocketwire.spark.offsets import StreamOffset, batch_begin, batch_end
-from rocketwire.spark.options import ClientOptions, ReadOptions, in_option_words
-from rocketwire.spark.planning import start_offsets, whole_bounds, within
+from rocketwire.spark.option_names import in_option_words
+from rocketwire.spark.options import ClientOptions, ReadOptions
+from rocketwire.spark.planning import start_offsets, view_or_absent, whole_bounds, within
 from rocketwire.spark.ranges import QueueRange
 from rocketwire.spark.reader import (
     cluster_for,
@@ -280,7 +281,9 @@ class StreamSource:
             known = [queue for queue in self._known if queue.topic == topic]
             try:
                 queues = self._cluster.queues_of(topic)
-                views[topic] = self._cluster.view_of(topic)
+                views[topic] = view_or_absent(
+                    self._cluster, self._absent.completeness, topic, known
+                )
             except RouteError as error:
                 self._warn(f"topic {topic} can't be looked up: {error}")
                 found += known

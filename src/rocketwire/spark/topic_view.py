@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rocketwire.columns.inside import ClientParts
+from rocketwire.columns.client_parts import ClientParts
 from rocketwire.core.effects import Op, invoke
 from rocketwire.core.lookup import fetch_route
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.together import run_together
+from rocketwire.core.side_by_side import run_together
 from rocketwire.errors import RemoteProtocolError, TransportError
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.route import BrokerData, QueueData, TopicRoute, decode_route, publish_queues

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from rocketwire.columns.row_ids import ContentIds, NoIds, RowIds
-from rocketwire.columns.writer import TableWriter
-from rocketwire.spark.bad_rows import BadRowHandling, check_batch
+from rocketwire.errors import ConfigError
 from rocketwire.spark.client import producer_for
-from rocketwire.spark.gathered_rows import gather
-from rocketwire.spark.options import ClientOptions, WriteOptions, in_option_words
+from rocketwire.spark.option_names import in_option_words
+from rocketwire.spark.options import ClientOptions, WriteOptions
+from rocketwire.spark.settled_worker import settle
 from rocketwire.spark.spark_api import (
     HAS_ARROW_STREAM_WRITER,
     DataSourceStreamArrowWriter,
@@ -29,6 +28,8 @@ from rocketwire.spark.spark_api import (
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from rocketwire.columns.row_ids import RowIds
 
 _log = logging.getLogger("rocketwire.spark")
 
@@ -80,6 +81,10 @@ def _write_partition(
     stamp: str,
     partition: int,
 ) -> Delivered:
+    # Only tasks need what encodes; planners and commits do not wait for it.
+    from rocketwire.columns.writer import TableWriter
+    from rocketwire.spark.bad_rows import BadRowHandling, check_batch
+
     producer = producer_for(client)
     bad = BadRowHandling(options, partition)
     with TableWriter(
@@ -93,6 +98,7 @@ def _write_partition(
             check_batch(batch, options)
             writer.write(batch)
         report = writer.finish()
+    settle()
     letters = bad.count if options.on_bad_row == "deadletter" else 0
     rows = report.rows - letters
     return Delivered(
@@ -109,6 +115,8 @@ def _write_partition(
 
 def row_ids_of(options: WriteOptions, stamp: str) -> RowIds:
     """How the rows of a task get their ids."""
+    from rocketwire.columns.row_ids import ContentIds, NoIds
+
     if options.stamp_rows == "false":
         return NoIds()
     return ContentIds(stamp, keeps_own=options.stamp_rows == "inherit")
@@ -141,13 +149,29 @@ def summary_of(
     }
 
 
+def check_summary_file(options: WriteOptions) -> None:
+    """Refuse a file that can't be written, before any row is sent.
+
+    Raises:
+        ConfigError: it can't.
+    """
+    if options.summary_file is None:
+        return
+    path = Path(options.summary_file)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise ConfigError(
+            f"option summaryFile: {path} can't be written: {error.strerror or error}"
+        ) from None
+
+
 def _committed(summary: dict[str, Any], options: WriteOptions) -> None:
     line = json.dumps(summary)
     _log.info("written: %s", line)
     if options.summary_file is not None:
-        path = Path(options.summary_file)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
+        with Path(options.summary_file).open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
 
@@ -198,6 +222,8 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[Any]) -> Delivered:
         """The rows of one task of a micro-batch: record batches, or single rows on PySpark 4.0."""
         if not HAS_ARROW_STREAM_WRITER:
+            from rocketwire.spark.gathered_rows import gather
+
             iterator = gather(iterator, arrow_schema(self._schema))
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()

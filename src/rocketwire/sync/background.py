@@ -9,18 +9,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.sending.broker_requests import answer
-from rocketwire.errors import SendFailedError
+from rocketwire.errors import ClientClosedError, SendFailedError
 from rocketwire.system.latch import Latch
+from rocketwire.system.lone_thread import LoneThread
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,6 +35,31 @@ _PATIENCE = 0.3
 #: Submitted messages that are begun in one go.
 _AT_ONCE = 128
 _Done = Callable[[Any, Exception | None], object]
+T = TypeVar("T")
+
+
+class Errand(Generic[T]):
+    """What a thread waits for that the background does."""
+
+    __slots__ = ("_error", "_latch", "_result")
+
+    def __init__(self) -> None:
+        self._latch = Latch()
+        self._result: T | None = None
+        self._error: Exception | None = None
+
+    def done(self, result: T | None, error: Exception | None) -> None:
+        """It has ended; only the first end counts."""
+        if not self._latch.is_open:
+            self._result, self._error = result, error
+            self._latch.open()
+
+    def wait(self) -> T:
+        """What came of it."""
+        self._latch.wait()
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._result)
 
 
 class Background:
@@ -47,8 +72,8 @@ class Background:
         self._config = config
         self._on_routes = on_routes
         self._wanted = Latch()
-        self._claim = threading.Lock()
         self._is_over = False
+        self._errands: set[Errand[Any]] = set()
         self._inbox: deque[tuple[Op[Any], _Done] | SingleDelivery] = deque()
         self._is_called = False
         self._failure: Exception | None = None
@@ -57,27 +82,36 @@ class Background:
         self._stop_event: asyncio.Event | None = None
         self._driver: Driver | None = None
         self._own_driver: Driver | None = None
-        self._thread: threading.Thread | None = None
-        self._ident = 0
+        self._thread = LoneThread("rocketwire-background")
         self._lock = instance.surroundings.make_lock()
 
     def start(self) -> None:
         """Start the thread, if the settings want one."""
-        if self._ident or self._is_stopping:
+        if self._thread.is_begun or self._is_stopping:
             return
         with self._lock:
-            # One that has no number was not started, because of an interrupt.
-            if self._thread is None or self._thread.ident is None:
-                self._thread = threading.Thread(
-                    target=self._main, name="rocketwire-background", daemon=True
-                )
-                self._thread.start()
+            self._thread.start(self._main)
 
     def run(self, operation: Op[Any], done: _Done) -> None:
         """Run an operation there; ``done(result, error)`` is called on that thread."""
         self._inbox.append((operation, done))
-        if not self._is_called:  # else somebody has called, and the loop has not come yet
+        if not self._is_called:  # else the loop was called, and has not come yet
             self.call()
+
+    def run_for(self, operation: Op[T]) -> T:
+        """Run an operation there for the calling thread, which waits for its end.
+
+        Raises:
+            SendFailedError: the client is not running.
+            ClientClosedError: it was shut down meanwhile.
+        """
+        errand: Errand[T] = Errand()
+        self._errands.add(errand)
+        try:
+            self.run(operation, errand.done)
+            return errand.wait()
+        finally:
+            self._errands.discard(errand)
 
     def call(self) -> None:
         """Let the thread come for what is in line, without waiting for it."""
@@ -91,7 +125,7 @@ class Background:
                 return
             self._wanted.open()
             loop = self._loop
-        if self._is_over or (loop is None and self._thread is None):
+        if self._is_over or (loop is None and not self._thread.is_made):
             self._refuse_all()
         elif loop is not None:
             try:
@@ -117,24 +151,23 @@ class Background:
         self._wanted.open()
 
     def stop(self, timeout: float) -> None:
-        """End the thread; whoever waits for something that has not begun is told."""
+        """End the thread; callers that wait for something that has not begun are told."""
         self._is_stopping = True
         self._wanted.open()
-        thread, loop, event = self._thread, self._loop, self._stop_event
+        loop, event = self._loop, self._stop_event
         if loop is not None and event is not None:
             try:
                 loop.call_soon_threadsafe(event.set)
             except RuntimeError:
                 _log.debug("the background had stopped by itself")
-        if thread is None or thread.ident is None:
+        if self._thread.retire():
             self._is_over = True
-        elif not self.is_current():
-            thread.join(timeout)
+        self._thread.join(timeout)
         self._refuse_all()
 
     def is_current(self) -> bool:
-        """Whether the caller runs on its thread: answers to submitted messages wait for him."""
-        return self._ident == threading.get_ident()
+        """Whether the caller runs on its thread: answers to submitted messages wait for it."""
+        return self._thread.is_current()
 
     def let_go(self) -> None:
         """In a forked child: close the sockets here; they, and the thread, are the parent's.
@@ -157,9 +190,9 @@ class Background:
         return 0 if self._driver is None else self._driver.late_replies
 
     def _refuse_all(self, error: Exception | None = None) -> None:
-        """Nobody will run what was handed over: tell those who wait for it."""
-        # The loop may have been called and never have come. Whoever hands something over from now
-        # on has to call again, to be told the same; who did before is in the box by now.
+        """What was handed over will not run: tell the callers that wait for it."""
+        # The loop may have been called and never have come. A caller that hands something over from
+        # now on calls again, and is told the same; what came before is in the box by now.
         self._is_called = False
         error = error or self._failure
         why = f": {error}" if error is not None else ""
@@ -177,9 +210,6 @@ class Background:
                 item.refuse(refusal)
 
     def _main(self) -> None:
-        if not self._claim.acquire(blocking=False):
-            return  # the one who started this was interrupted by another who did
-        self._ident = threading.get_ident()
         self._wanted.wait(_PATIENCE)
         try:
             if not self._is_stopping:
@@ -193,6 +223,8 @@ class Background:
         finally:
             self._is_over = True
             self._refuse_all()
+            for errand in list(self._errands):
+                errand.done(None, ClientClosedError("the client was shut down meanwhile"))
 
     async def _serve(self) -> None:
         import asyncio

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
+
+from rocketwire.system.lone_thread import LoneThread
 
 _log = logging.getLogger("rocketwire.producer")
+_NAME: Final = "rocketwire-callbacks"
 
 
 class CallbackThread:
@@ -32,10 +36,8 @@ class CallbackThread:
 
     def _prepare(self, lock: AbstractContextManager[Any] | None = None) -> None:
         self._queue: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._ident = 0
+        self._thread = LoneThread(_NAME)
         self._is_over = False
-        self._claim = threading.Lock()
         self._lock = threading.RLock() if lock is None else lock
 
     def disown(self) -> None:
@@ -48,37 +50,36 @@ class CallbackThread:
         with self._lock:
             if not self._is_over:
                 self._queue.put(callback)
-                if self._thread is None or self._thread.ident is None:
-                    self._thread = _make(self._main)
-                    self._thread.start()
+                with _telling_of_no_thread("callbacks wait for the next one"):
+                    self._thread.start(self._main)
                 return
         # After the shutdown: a thread for this one alone, because nobody would end another.
-        _make(lambda: _call(callback)).start()
+        with _telling_of_no_thread("a callback is not called"):
+            threading.Thread(target=_call, args=(callback,), name=_NAME, daemon=True).start()
 
     def is_current(self) -> bool:
         """Whether the caller is a callback."""
-        return self._ident == threading.get_ident()
+        return self._thread.is_current()
 
     def stop(self, timeout: float) -> None:
         """Run what is queued, then end; from within a callback without waiting for that."""
         with self._lock:
             self._is_over = True
-            thread = self._thread
-        if thread is not None and thread.ident is not None:
-            self._queue.put(None)
-            if not self.is_current():
-                thread.join(timeout)
+        self._queue.put(None)
+        self._thread.join(timeout)
 
     def _main(self) -> None:
-        if not self._claim.acquire(blocking=False):
-            return  # the one who started this was interrupted by another who did
-        self._ident = threading.get_ident()
         while (callback := self._queue.get()) is not None:
             _call(callback)
 
 
-def _make(target: Callable[[], object]) -> threading.Thread:
-    return threading.Thread(target=target, name="rocketwire-callbacks", daemon=True)
+@contextlib.contextmanager
+def _telling_of_no_thread(what: str) -> Iterator[None]:
+    """Not by an error: it would come between the answer and others who wait for it."""
+    try:
+        yield
+    except RuntimeError as error:
+        _log.error("%s: %s", what, error)
 
 
 def _call(callback: Callable[[], Any]) -> None:

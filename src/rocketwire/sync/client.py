@@ -20,6 +20,7 @@ from rocketwire.sync.background import Background
 from rocketwire.sync.connection import Connector, Pool
 from rocketwire.sync.driver import Driver
 from rocketwire.system.registry import join_instance, leave_instance
+from rocketwire.system.weak_calls import weakly
 
 C = TypeVar("C", bound=ClientConfig)
 T = TypeVar("T")
@@ -42,6 +43,8 @@ class BlockingClient(Generic[C]):
         self._state = "new"
         self._config = config
         self._start_lock = threading.RLock()
+        #: What takes back a start that is interrupted, the last of it first.
+        self._undo_start: list[Callable[[], object]] = []
         #: What a shutdown that has begun still has to do.
         self._left: list[Callable[[], object]] = []
         self._is_finishing = False
@@ -57,14 +60,33 @@ class BlockingClient(Generic[C]):
             if self._state == "closed":
                 raise ClientClosedError(f"this {self._what} was shut down: make a new one")
             if self._state in {"new", "inherited"}:
-                self._open()
-                if self._state == "closed":  # by a signal handler, in the midst of that
-                    self._left = self._ending()
-                    self._finish()
-                    raise ClientClosedError(f"this {self._what} was shut down while it started")
-                self._state = "running"
-                _live.add(self)  # type: ignore[arg-type]  # any config will do there
+                self._start()
         return self
+
+    def _start(self) -> None:
+        undo = self._undo_start = []
+        try:
+            self._open()
+            is_wanted = self._state != "closed"  # by a signal handler, in the midst of that
+            if is_wanted:
+                self._state = "running"
+            else:
+                undo = self._ending()[::-1]
+        except BaseException:  # an interrupt may come at any moment
+            self._undo(undo)
+            raise
+        self._undo_start = []  # it would keep a client alive that nobody uses any more
+        if not is_wanted:
+            self._undo(undo)
+            raise ClientClosedError(f"this {self._what} was shut down while it started")
+
+    def _undo(self, undo: list[Callable[[], object]]) -> None:
+        """Take back what a start has done that came to nothing."""
+        try:
+            self._left = undo[::-1]
+            self._finish()
+        finally:
+            self._is_finishing = False  # it may be started again
 
     def _make_ready(self) -> None:
         """Called before any use, unless it is running.
@@ -107,7 +129,8 @@ class BlockingClient(Generic[C]):
         """What a shutdown has to do, one after another."""
         return [
             self._closing,
-            lambda: self._background.stop(0),
+            # What an interrupt in the midst of the above has left is ended now.
+            lambda: self._background.stop(1.0),
             lambda: _live.discard(self),  # type: ignore[arg-type]
             lambda: leave_instance(self._instance, self._config.hooks),
             # Once more, should an interrupt come in the midst of it.
@@ -127,18 +150,21 @@ class BlockingClient(Generic[C]):
             raise
 
     def _open(self) -> None:
-        config = self._config
+        config, undo = self._config, self._undo_start
         instance = self._instance = join_instance(config)
-        with contextlib.ExitStack() as undo:
-            undo.callback(leave_instance, instance, config.hooks)
-            self._pool = _pool_of(instance, config, self)
-            undo.callback(self._pool.leave, self)
-            self._driver = Driver(self._pool, instance.clock, weakly_asked(self._must_not_wait))
-            self._background = Background(instance, config, on_routes=_weakly(self))
-            self._opened()
-            undo.pop_all()
+        undo.append(lambda: leave_instance(instance, config.hooks))
+        undo.append(lambda: _leave_pool(instance, self))
+        self._pool = _pool_of(instance, config, self)
+        self._driver = Driver(self._pool, instance.clock, weakly_asked(self._must_not_wait))
+        background = self._background = Background(
+            instance, config, on_routes=weakly(self._close_unused)
+        )
+        undo.append(lambda: background.stop(1.0))
+        self._opened()
         if config.background:
-            self._background.start()
+            background.start()
+        undo.append(lambda: _live.discard(self))  # type: ignore[arg-type]
+        _live.add(self)  # type: ignore[arg-type]  # any config will do there
 
     def _opened(self) -> None:
         """What a kind of client sets up besides."""
@@ -187,10 +213,11 @@ class BlockingClient(Generic[C]):
 
         Fresh sockets, locks and ids come with the first use: most children of a program that has
         a client never use it. The parent's sockets are closed here, never shut down, so that the
-        parent is unharmed.
+        parent is unharmed. A call in the midst of which the process forked is the parent's: where
+        it goes on in the child, too, it fails there.
         """
         self._start_lock = threading.RLock()
-        self._pool.close()
+        self._pool.disown()
         self._background.let_go()
         # Its transports would warn that nobody has closed them.
         _left_behind.append(self._background)
@@ -198,7 +225,12 @@ class BlockingClient(Generic[C]):
             self._state = "inherited"
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            if self._state == "running":  # interrupted in the last moment: nobody else ends it
+                self.shutdown()
+            raise
 
     def __exit__(
         self,
@@ -242,16 +274,10 @@ def _pool_of(instance: Instance, config: ClientConfig, user: object) -> Pool:
         return pool
 
 
-def _weakly(client: BlockingClient[C]) -> Callable[[], None]:
-    """Its ``_close_unused``, without keeping alive a client that nobody uses any more."""
-    method = weakref.WeakMethod(client._close_unused)  # noqa: SLF001 - our own
-
-    def call() -> None:
-        close_unused = method()
-        if close_unused is not None:
-            close_unused()
-
-    return call
+def _leave_pool(instance: Instance, user: object) -> None:
+    pool = _pools.get(instance)
+    if pool is not None:
+        pool.leave(user)
 
 
 def weakly_asked(question: Callable[[], bool]) -> Callable[[], bool]:

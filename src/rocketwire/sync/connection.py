@@ -1,7 +1,7 @@
 """Blocking connections and the pool that keeps them.
 
 A connection is used by one thread at a time, for one request or one pipelined row of requests.
-There is no reader thread: who waits for an answer reads it.
+There is no reader thread: the thread that waits for an answer reads it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from rocketwire.config import Tls
-from rocketwire.core.effects import Flight
+from rocketwire.core.effects import Observer
 from rocketwire.core.sending.attempt import SendAttempt
-from rocketwire.errors import (
-    ConnectFailedError,
-    ConnectionLostError,
-    RequestTimeoutError,
-)
-from rocketwire.sync.dial import open_socket
+from rocketwire.errors import ConnectFailedError, ConnectionLostError, RequestTimeoutError
+from rocketwire.sync.connecting import open_socket
+from rocketwire.system.latch import forked_meanwhile
 from rocketwire.system.socket_tuning import tune
 from rocketwire.system.unreachable import explain
-from rocketwire.wire.command import ONEWAY, RESPONSE, Reply, Request
-from rocketwire.wire.framing import FrameBuffer
-from rocketwire.wire.reply_layout import Layout, stored_in_binary
+from rocketwire.wire.command import Reply, Request
+from rocketwire.wire.session import Session
 
 if TYPE_CHECKING:
     import ssl
@@ -45,25 +41,16 @@ _LONGEST_WAIT: Final = 86_400.0
 POLLIN: Final = getattr(select, "POLLIN", 1)
 POLLOUT: Final = getattr(select, "POLLOUT", 4)
 
+A = TypeVar("A")
+B = TypeVar("B")
+
 
 class Connection:
     """One socket to one address."""
 
     __slots__ = (
-        "__weakref__",
-        "_buffer",
-        "_clock",
-        "_frames",
-        "_is_plain",
-        "_layout",
-        "_opaque",
-        "_poll",
-        "_socket",
-        "_usual",
-        "address",
-        "late",
-        "used_at",
-    )
+        "__weakref__", "_clock", "_is_plain", "_poll", "_socket", "address", "session", "used_at",
+    )  # fmt: skip
 
     def __init__(
         self, address: str, sock: socket.socket, clock: Callable[[], float], max_frame: int
@@ -71,12 +58,7 @@ class Connection:
         self.address = address
         self._socket = sock
         self._clock = clock
-        self._buffer = FrameBuffer(max_frame)
-        self._frames: list[bytes] = []
-        self._layout: Layout | None = None
-        #: How answers that say "stored" look here.
-        self._usual: Layout | None = None
-        self._opaque = 0
+        self.session = Session(max_frame)
         # A plain socket never waits by itself: what waits is a poll, which counts down to the deadline
         # whatever signal wakes it. A limit of the kernel's would begin anew after every signal. TLS
         # has to read and write in order to do either, so there Python's own limits serve.
@@ -88,7 +70,6 @@ class Connection:
             poll.register(sock, select.POLLIN | select.POLLERR | select.POLLHUP)
         self._poll = poll
         self.used_at = clock()
-        self.late = 0
 
     def is_fresh(self, now: float | None = None) -> bool:
         """Whether it may be used again: not idle for long, and nothing to read.
@@ -96,7 +77,7 @@ class Connection:
         Whatever is readable now is the end of the stream, or an answer that came too late. Looking
         is a system call in each send, and a hundredth of its time.
         """
-        if (now or self._clock()) - self.used_at > _MAX_IDLE or self._frames:
+        if (now or self._clock()) - self.used_at > _MAX_IDLE or self.session.frames:
             return False
         if self._poll is not None:
             return not self._poll.poll(0)
@@ -109,25 +90,30 @@ class Connection:
     def has_more(self) -> bool:
         """Whether an answer can be read without waiting, because it is in memory already."""
         pending = getattr(self._socket, "pending", None)
-        return bool(self._frames) or (pending is not None and pending() > 0)
+        return bool(self.session.frames) or (pending is not None and pending() > 0)
 
     def close(self) -> None:
         """Close our end. Never shut it down: after a fork the other process still uses it."""
         self._socket.close()
 
-    def call(self, request: Request, deadline: float, flight: Flight | None) -> Reply:
+    def disown(self) -> None:
+        """In a forked child: close our end, and do not look at its number, which may be another's soon."""
+        self._poll = None
+        self._socket.close()
+
+    def call(self, request: Request, deadline: float, observer: Observer | None) -> Reply:
         """Write a request and read its answer.
 
         Raises:
             TransportError: ``written`` tells whether any byte left. Close the connection then.
             RemoteProtocolError: the peer does not speak the protocol. Close it, too.
         """
-        opaque = self.write(request, deadline, flight)
+        opaque = self.write(request, deadline, observer)
         while True:
             reply = self.read(deadline)
             if reply.opaque == opaque:
                 return reply
-            self.late += 1
+            self.session.late += 1
 
     def exchange(self, attempt: SendAttempt) -> bytes | Reply:
         """Write an attempt and read its answer: the frame of one that says "stored", as it is.
@@ -138,61 +124,49 @@ class Connection:
             TransportError: ``written`` tells whether any byte left. Close the connection then.
             RemoteProtocolError: the peer does not speak the protocol. Close it, too.
         """
-        opaque = self._opaque = self._opaque % 0x7FFFFFFF + 1
-        deadline, usual = attempt.deadline, self._usual
-        self._write(attempt.head(opaque), attempt.body, deadline, attempt)
-        # Done while the broker works: when the answer is here, every µs counts.
-        ending = b"" if usual is None else usual.ending(opaque)
+        session, deadline = self.session, attempt.deadline
+        opaque, head = session.issue(attempt)
+        self._write(head, attempt.body, deadline, attempt)
+        ending = session.expect(opaque)
         data = self._receive(deadline)
         self.used_at = self._clock()
-        if usual is not None and not self._buffer.held and usual.says_stored(data, ending):
+        if ending and session.is_expected(data, ending):
             return data[4:]
-        self._frames = self._buffer.feed(data)
-        return self._find(opaque, deadline)
-
-    def _find(self, opaque: int, deadline: float) -> bytes | Reply:
-        """The answer to an attempt, when it is not the next thing that is read."""
         while True:
-            if not self._frames:
-                self._frames = self._buffer.feed(self._receive(deadline))
-                continue
-            if self._stored_number(self._frames[0]) == opaque:
-                self.used_at = self._clock()
-                return self._frames.pop(0)
-            reply = self.read(deadline)
-            if reply.layout is not None and reply.layout.has_place:
-                self._usual = reply.layout
-            if reply.opaque == opaque:
-                return reply
-            self.late += 1
+            session.feed(data)
+            answer = session.find(opaque)
+            if answer is not None:
+                if type(answer) is Reply:
+                    answer.arrived = self.used_at
+                return answer
+            data = self._receive(deadline)
+            self.used_at = self._clock()
 
-    def _stored_number(self, frame: bytes) -> int:
-        """The number of the request whose answer this is, if it says "stored"; else 0."""
-        if frame[0]:  # a binary header, as brokers before 5.0 answer
-            return stored_in_binary(frame)
-        return 0 if self._usual is None else self._usual.stored_number(frame)
-
-    def write(self, request: Request, deadline: float, flight: Flight | None) -> int:
+    def write(self, request: Request, deadline: float, observer: Observer | None) -> int:
         """Write a request; returns its opaque number."""
-        opaque = self._opaque = self._opaque % 0x7FFFFFFF + 1
-        self._write(request.head(opaque), request.body, deadline, flight)
+        opaque, head = self.session.issue(request)
+        self._write(head, request.body, deadline, observer)
         return opaque
 
-    def write_oneway(self, request: Request, deadline: float, flight: Flight | None) -> None:
+    def write_frames(self, frames: Sequence[bytes], deadline: float) -> None:
+        """Write whole requests that have numbers of this session."""
+        row = b"".join(frames)
+        self._write_all(row, deadline, len(row), None)
+
+    def write_oneway(self, request: Request, deadline: float, observer: Observer | None) -> None:
         """Write a request that gets no answer."""
-        self._opaque = self._opaque % 0x7FFFFFFF + 1
-        self._write(request.head(self._opaque, ONEWAY), request.body, deadline, flight)
+        self._write(self.session.issue_oneway(request), request.body, deadline, observer)
         self.used_at = self._clock()
 
     def _write(
-        self, head: bytes, body: bytes | memoryview, deadline: float, flight: Flight | None
+        self, head: bytes, body: bytes | memoryview, deadline: float, observer: Observer | None
     ) -> None:
-        """Write a request; ``flight`` is told when its first bytes have left, and not before."""
+        """Write a request; ``observer`` is told when its first bytes have left, and not before."""
         size = len(head) + len(body)
         if len(body) < _JOIN_BELOW:
-            self._write_all(head + body, deadline, size, flight)
+            self._write_all(head + body, deadline, size, observer)
         else:
-            self._write_all(head, deadline, size, flight)
+            self._write_all(head, deadline, size, observer)
             self._write_all(body, deadline, size, None, some_left=True)
 
     def _write_all(
@@ -200,7 +174,7 @@ class Connection:
         left: bytes | memoryview,
         deadline: float,
         size: int,
-        flight: Flight | None,
+        observer: Observer | None,
         *,
         some_left: bool = False,
     ) -> None:
@@ -223,9 +197,9 @@ class Connection:
                 raise ConnectionLostError(
                     f"{self.address} closed the connection: {error}", written=some_left
                 ) from None
-            if flight is not None:
-                flight.written(self._clock(), size)
-                flight = None
+            if observer is not None:
+                observer.written(self._clock(), size)
+                observer = None
             if count == len(left):
                 return
             some_left = some_left or count > 0
@@ -252,23 +226,29 @@ class Connection:
                 raise self._too_slow(some_left=some_left)
 
     def read(self, deadline: float) -> Reply:
-        """The next answer on this connection, whoever it is for."""
-        frames = self._frames
+        """The next answer on this connection, to any request."""
+        session = self.session
         while True:
-            if not frames:
-                data = self._receive(deadline)
-                frames = self._frames = self._buffer.feed(data)
-                continue
-            reply = Reply(frames.pop(0), self._layout)
-            self._layout = reply.layout
-            if reply.flag & RESPONSE:
+            reply = session.next_reply()
+            if reply is not None:
                 reply.arrived = self.used_at = self._clock()
                 return reply
-            # A request from the broker: only upkeep's connections answer those.
+            session.feed(self._receive(deadline))
+
+    def receive_into(self, room: memoryview, deadline: float) -> int:
+        """Read whatever is there, past the session; returns the number of bytes.
+
+        For callers that cut frames out of large buffers and have them read by the session.
+        """
+        return self._take(self._socket.recv_into, room, deadline)
 
     def _receive(self, deadline: float) -> bytes:
         """What is there to be read, as soon as there is anything."""
-        size = _READ_ON if self._buffer.held else _READ
+        size = _READ_ON if self.session.buffer.held else _READ
+        return self._take(self._socket.recv, size, deadline)
+
+    def _take(self, take: Callable[[A], B], what: A, deadline: float) -> B:
+        """Call a reading method of the socket as soon as there is anything."""
         while True:
             left = self._time_left(deadline)
             try:
@@ -276,7 +256,7 @@ class Connection:
                     self._socket.settimeout(left)
                 elif not self._is_readable(left):
                     continue
-                data = self._socket.recv(size)
+                found = take(what)
             except InterruptedError:  # only a signal handler of the application raises it
                 raise
             except BlockingIOError:
@@ -289,9 +269,9 @@ class Connection:
                 raise ConnectionLostError(
                     f"{self.address} closed the connection: {error}", written=True
                 ) from None
-            if not data:
+            if not found:
                 raise ConnectionLostError(f"{self.address} closed the connection", written=True)
-            return data
+            return found
 
     def _is_readable(self, seconds: float) -> bool:
         if self._poll is not None:
@@ -326,6 +306,8 @@ def wait_for(those: Sequence[W], what: int, seconds: float) -> list[W]:
         readable, writable, _ = select.select(readers, writers, [], seconds)
         return [*readable, *writable]
     poll, by_number = select.poll(), {one.fileno(): one for one in those}
+    if -1 in by_number:
+        return [by_number[-1]]  # closed, by a fork in the midst of this: using it says so
     for number in by_number:
         poll.register(number, what)
     ready = poll.poll(min(seconds, _LONGEST_WAIT) * 1000)
@@ -371,26 +353,33 @@ class Connector:
             tune(sock)
             if self._tls is not None and self._context is not None:
                 name = self._tls.server_name or host
-                sock = self._context.wrap_socket(sock, server_hostname=name)
-        except OSError as error:
+                sock = self._context.wrap_socket(
+                    sock, server_hostname=name, do_handshake_on_connect=False
+                )
+                sock.do_handshake()  # not in there: an interrupt would lose the socket
+            return Connection(address, sock, self._clock, self._max_frame)
+        except BaseException as error:  # an interrupt may come at any moment
             sock.close()
+            if not isinstance(error, OSError):
+                raise
             raise ConnectFailedError(f"{address} {explain(error, host, encrypted=True)}") from error
-        return Connection(address, sock, self._clock, self._max_frame)
 
 
 class Pool:
     """Idle connections by address, newest first.
 
-    ``list.append`` and ``list.pop`` are atomic, so that no lock is needed on the way.
+    One is taken by deleting its key, which one thread only can do: so no lock is needed on the way.
     """
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
-        self._idle: dict[str, list[Connection]] = {}
+        self._idle: dict[str, dict[Connection, None]] = {}
         #: All that were made and are not forgotten; looked at only in the end.
         self._made: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._dialling: list[str] = []
         self._is_closed = False
+        #: Whether this is a forked child, in which only calls that began before the fork come here.
+        self._is_parents = False
         #: By number: it must not keep clients alive that nobody uses any more.
         self._users: set[int] = set()
         self._lock = threading.RLock()
@@ -414,17 +403,16 @@ class Pool:
     def take(self, address: str, deadline: float, now: float | None = None) -> Connection:
         """A connection that is good as far as can be told, an idle one if there is one.
 
-        ``now`` is the moment, of a caller who knows it.
+        ``now`` is the moment, of a caller that knows it.
         """
         idle = self._idle.get(address)
         while idle:
             try:
-                # Two steps between which nothing comes: an interrupt that is raised behind a call of
-                # pop() would take the connection along.
-                connection = idle[-1]
-                del idle[-1]
-            except IndexError:  # another thread took the last one
-                break
+                # No pop(): an interrupt that is raised behind its call would take the connection along.
+                connection = next(reversed(idle))
+                del idle[connection]
+            except (KeyError, StopIteration, RuntimeError):  # another thread took it, or one more
+                continue
             try:
                 if connection.is_fresh(now):
                     return connection
@@ -434,6 +422,8 @@ class Pool:
                 raise
         self._dialling.append(address)
         try:
+            if self._is_parents:
+                raise forked_meanwhile()
             connection = self._connector.connect(address, deadline)
             try:
                 with self._lock:
@@ -443,7 +433,7 @@ class Pool:
                 raise
             return connection
         finally:
-            self._dialling.pop()
+            del self._dialling[-1]  # no call, behind which an interrupt would lose the connection
 
     def is_quiet(self) -> bool:
         """Whether nobody uses a connection of it. True while others share it: it may be them.
@@ -463,22 +453,26 @@ class Pool:
             connection.close()
             return
         try:
-            self._idle[connection.address].append(connection)
+            self._idle[connection.address][connection] = None
         except KeyError:
-            self._idle.setdefault(connection.address, []).append(connection)
+            self._idle.setdefault(connection.address, {})[connection] = None
 
     def discard(self, connection: Connection) -> None:
         """Close a connection after an error, or an interrupt that came at any moment."""
-        with suppress(ValueError, KeyError):
-            self._idle[connection.address].remove(connection)
+        with suppress(KeyError):
+            del self._idle[connection.address][connection]
         connection.close()
 
     def drop(self, address: str) -> None:
         """Close what is idle to an address that nobody advertises any more."""
-        idle = self._idle.get(address, [])
-        while idle:
-            idle[-1].close()
-            del idle[-1:]
+        idle = self._idle.get(address, {})
+        for connection in list(idle):
+            with suppress(KeyError):  # another thread uses it
+                del idle[connection]
+                try:
+                    connection.close()
+                finally:
+                    connection.close()  # an interrupt may come at any moment
         self._idle.pop(address, None)
 
     def addresses(self) -> tuple[str, ...]:
@@ -489,6 +483,14 @@ class Pool:
         """Close all idle connections; those in use are closed when they come back."""
         self._is_closed = True
         self.forget()
+
+    def disown(self) -> None:
+        """In a forked child: close our ends, in use or not: reading on takes the parent's answers."""
+        self._lock = threading.RLock()  # the old one may have been held when the process forked
+        self._is_parents = True
+        for connection in list(self._made):
+            connection.disown()
+        self.close()
 
     def forget(self) -> None:
         """Close all idle connections and go on."""

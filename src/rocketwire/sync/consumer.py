@@ -27,8 +27,8 @@ from collections.abc import (
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
-from rocketwire.aio.checking import is_coroutine_function
 from rocketwire.aio.interrupts import answer_interrupts
+from rocketwire.aio.transaction_checker import is_coroutine_function
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.control import stop_limit
 from rocketwire.core.group.deliveries import check_deliveries
@@ -45,7 +45,9 @@ from rocketwire.sync.consumer_control import ConsumerControl
 from rocketwire.sync.deliveries import ReceivedDelivery
 from rocketwire.sync.loop_thread import LoopThread
 from rocketwire.sync.member import Member
+from rocketwire.system.latch import forked_meanwhile
 from rocketwire.system.registry import make_config
+from rocketwire.system.weak_calls import weakly
 
 if TYPE_CHECKING:
     from rocketwire.middleware import BatchMiddleware, ConsumerMiddleware
@@ -110,7 +112,7 @@ class Consumer(ConsumerControl, Generic[Given]):
         check_blocking(self._config.middleware)
         self._subscriptions: dict[str, TagFilter] = {}
         self._pauses = Pauses()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may shut it down while it starts
         self._thread: LoopThread | None = None
         self._member: Member | None = None
         # Safe to fill from a signal handler, whatever the interrupted thread was doing.
@@ -118,6 +120,8 @@ class Consumer(ConsumerControl, Generic[Given]):
         self._stop_wanted = False
         #: Whether the loop of the membership ended by an error.
         self._is_lost = False
+        #: Whether a shutdown was interrupted.
+        self._is_left = False
 
     # -- life --------------------------------------------------------------------------------
 
@@ -132,17 +136,26 @@ class Consumer(ConsumerControl, Generic[Given]):
             if self._state == "closed":
                 raise ClientClosedError("this consumer was shut down: make a new one")
             if self._state == "new":
-                thread = LoopThread("rocketwire-consumer", _weakly(self._loop_failed))
-                thread.start()
-                member = Member(self._config, self._subscriptions, self._pauses)
-                try:
-                    thread.run(member.start())
-                except BaseException:
-                    thread.stop()
-                    raise
-                self._thread, self._member, self._state = thread, member, "running"
-                _live.add(self)
+                self._open()
         return self
+
+    def _open(self) -> None:
+        member = Member(self._config, self._subscriptions, self._pauses)
+        thread = LoopThread("rocketwire-consumer", weakly(self._loop_failed))
+        thread.start()
+        try:
+            thread.run(member.start)
+            is_wanted = self._state != "closed"  # by a signal handler, in the midst of that
+            if is_wanted:
+                _live.add(self)
+                self._thread, self._member, self._state = thread, member, "running"
+        except BaseException:  # an interrupt may come at any moment
+            _live.discard(self)
+            thread.close(member.shutdown)
+            raise
+        if not is_wanted:
+            thread.close(member.shutdown)
+            raise ClientClosedError("this consumer was shut down while it started")
 
     def _loop_failed(self, error: BaseException) -> Coroutine[Any, Any, object] | None:
         """The membership is lost: end ``run`` with the reason. On the thread that it ran on."""
@@ -151,20 +164,29 @@ class Consumer(ConsumerControl, Generic[Given]):
         return None if self._member is None else self._member.shutdown()
 
     def shutdown(self) -> None:
-        """Finish what is in hand, commit, leave the group, close; a second call does nothing."""
-        with self._lock:
-            was_running, self._state = self._state == "running", "closed"
-        if was_running and self._thread is not None and self._member is not None:
-            _live.discard(self)
-            self._stops.put(None)
-            if self._is_lost:
-                return
-            try:
-                self._thread.run(self._member.shutdown())
-            finally:
-                self._thread.stop()
+        """Finish what is in hand, commit, leave the group, close; a second call does nothing.
 
-    def stop(self, timeout: float | None = None) -> None:
+        If the first one was interrupted, the second ends what that has left. Called by a hook it
+        returns at once, and what is left is done beside it.
+        """
+        is_ours = False
+        try:
+            with self._lock:
+                is_ours = self._state == "running" or self._is_left
+                self._state, self._is_left = "closed", False
+            if is_ours:
+                self._shut_down()
+        except BaseException:
+            self._is_left = is_ours
+            raise
+
+    def _shut_down(self) -> None:
+        _live.discard(self)
+        self._stops.put(None)
+        if self._thread is not None and self._member is not None:
+            self._thread.close(self._member.shutdown)
+
+    def stop(self, timeout: float | str | None = None) -> None:
         """End ``run`` or an iteration soon; may be called from any thread or signal handler.
 
         Args:
@@ -203,7 +225,7 @@ class Consumer(ConsumerControl, Generic[Given]):
                 "a hook called something of its consumer that waits: hooks run on the thread that "
                 "it would wait for; do it on another one"
             )
-        return thread.run(make(member))
+        return thread.run(lambda: make(member))
 
     # -- what is wanted ----------------------------------------------------------------------
 
@@ -222,6 +244,7 @@ class Consumer(ConsumerControl, Generic[Given]):
         Raises:
             InvalidMessageError: the topic, the tags or the expression make no sense.
         """
+        self._check_open()
         check_topic(topic)
         self._subscriptions[topic] = message_filter(tags, sql)
         self._resubscribe()
@@ -256,6 +279,7 @@ class Consumer(ConsumerControl, Generic[Given]):
             raise ConfigError(
                 f"the handler is {handler!r}: give a function, or a coroutine function"
             )
+        self._check_open()
         is_own = self._state == "new"
         ending: BaseException | None = None
         try:
@@ -408,14 +432,21 @@ class Consumer(ConsumerControl, Generic[Given]):
         """In a forked child: forget the parent's membership. Run it to join as a new member."""
         if self._member is not None:
             self._member.let_go()
+        # A signal handler that forks in the midst of ``run`` goes on with it in the child, too.
+        self._stops.put(forked_meanwhile())
         _left_behind.append((self._thread, self._member, self._stops))
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._stops = queue.SimpleQueue()
         self._thread = self._member = None
         self._state, self._stop_wanted = "new", False
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            if self._state == "running":  # interrupted in the last moment: nobody else ends it
+                self.shutdown()
+            raise
 
     def __exit__(
         self,
@@ -437,7 +468,7 @@ class Consumer(ConsumerControl, Generic[Given]):
             # It would go on as a member, and keep its queues from others who handle them.
             if self._thread is not None:
                 with contextlib.suppress(RuntimeError):  # the loop is closed already
-                    self._thread.finish(self._member.shutdown())
+                    self._thread.finish(self._member.shutdown)
 
     def __repr__(self) -> str:
         servers = ";".join(self._config.name_servers)
@@ -447,17 +478,6 @@ class Consumer(ConsumerControl, Generic[Given]):
 def _is_second_interrupt(error: BaseException | None) -> bool:
     """Whether an interrupt came while another was dealt with: so soon that nothing waited yet."""
     return isinstance(error, KeyboardInterrupt) and isinstance(error.__context__, KeyboardInterrupt)
-
-
-def _weakly(method: Callable[[BaseException], T]) -> Callable[[BaseException], T | None]:
-    """A call that does not keep the method's object alive, so that a lost consumer is noticed."""
-    reference = weakref.WeakMethod(method)
-
-    def call(error: BaseException) -> T | None:
-        found = reference()
-        return None if found is None else found(error)
-
-    return call
 
 
 def _renew_all() -> None:

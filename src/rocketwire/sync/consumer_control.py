@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from rocketwire.core.group.pauses import Pauses
 from rocketwire.core.group.stats import ConsumerStats
@@ -18,6 +18,7 @@ from rocketwire.sync.member import Member
 class ConsumerControl:
     """The side of a ``Consumer`` that steers and looks."""
 
+    _state: str
     _member: Member | None
     _pauses: Pauses
     _subscriptions: dict[str, TagFilter]
@@ -37,6 +38,7 @@ class ConsumerControl:
 
         Raises:
             ConfigError: the topic is not subscribed to.
+            ClientClosedError: the consumer was shut down.
         """
         self._set_pause(topic_or_queue, is_paused=True)
 
@@ -48,12 +50,19 @@ class ConsumerControl:
         """
         self._set_pause(topic_or_queue, is_paused=False)
 
+    def _check_open(self) -> None:
+        if self._state == "closed":
+            raise ClientClosedError("this consumer was shut down: make a new one")
+
     def _set_pause(self, what: str | MessageQueue, *, is_paused: bool) -> None:
+        self._check_open()
         self._pauses.put(what, self._subscriptions, is_paused=is_paused)
         if self._member is not None:
             self._member.apply_pauses()
 
-    def seek(self, queue: MessageQueue, where: int | str | datetime) -> None:
+    def seek(
+        self, queue: MessageQueue, where: int | Literal["earliest", "latest"] | datetime
+    ) -> None:
         """Go on elsewhere in one of our queues; handlers at work finish, and count no more.
 
         Args:

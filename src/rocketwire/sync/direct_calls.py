@@ -49,7 +49,11 @@ class DirectCalls:
         thread = threading.Thread(
             target=self._run, args=(message, done), name="rocketwire-direct", daemon=True
         )
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no thread for us now
+            self._under_way -= 1
+            done(Failure(error))
 
     def _run(self, message: StoredMessage, done: Callable[[object], None]) -> None:
         given: Any = [message] if self._is_batch else message

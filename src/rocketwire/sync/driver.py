@@ -29,7 +29,7 @@ class Driver:
     Args:
         pool: its connections.
         clock: the clock of the operations.
-        must_not_wait: whether what this thread would wait for at a gate waits for this thread.
+        must_not_wait: whether what this thread would wait for waits for this thread.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Driver:
     def _invoke(self, effect: Invoke) -> Reply:
         connection = self._pool.take(effect.address, effect.deadline)
         try:
-            reply = connection.call(effect.request, effect.deadline, effect.flight)
+            reply = connection.call(effect.request, effect.deadline, effect.observer)
             self._pool.give_back(connection)
         except BaseException:
             self._pool.discard(connection)
@@ -176,19 +176,19 @@ class Driver:
     def _oneway(self, effect: Oneway) -> None:
         connection = self._pool.take(effect.address, effect.deadline)
         try:
-            connection.write_oneway(effect.request, effect.deadline, effect.flight)
+            connection.write_oneway(effect.request, effect.deadline, effect.observer)
             self._pool.give_back(connection)
         except BaseException:
             self._pool.discard(connection)
             raise
 
     def _wait(self, effect: Wait) -> bool:
-        gate = effect.gate
-        if not gate.is_open and (gate.opener == threading.get_ident() or self._must_not_wait()):
+        event = effect.event
+        if not event.is_set and (event.setter == threading.get_ident() or self._must_not_wait()):
             # Only the code below us, which this signal handler or finalizer has interrupted, opens it.
             return False
         latch = Latch()
-        gate.add_waiter(latch.open)
+        event.add_waiter(latch.open)
         return latch.wait(effect.deadline - self._clock())
 
     def _invoke_all(self, effect: InvokeAll) -> list[Reply | RocketMQError]:
@@ -257,9 +257,11 @@ class _Row:
         try:
             if self._connection is None:
                 self._connection = self._pool.take(invoke.address, invoke.deadline)
-            opaque = self._connection.write(invoke.request, invoke.deadline, invoke.flight)
+            opaque = self._connection.write(invoke.request, invoke.deadline, invoke.observer)
         except (TransportError, ProtocolError) as error:
             self._failure = self._results[index] = error
+            if not self.waiting:  # nobody will read from it
+                self.close()
         else:
             self.waiting[opaque] = invoke
             self._indexes[opaque] = index

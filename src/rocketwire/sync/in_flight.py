@@ -20,12 +20,12 @@ from rocketwire.system.latch import Latch
 class Finished(Protocol):
     """A delivery whose outcome is known."""
 
-    is_open: bool
+    is_set: bool
     group: FlushGroup
     waiters: list[Callable[[], None]] | None
 
 
-class _Turn:
+class _WaitingThread:
     """A thread that waits for room."""
 
     __slots__ = ("is_let_in", "latch", "messages", "size")
@@ -60,9 +60,9 @@ class InFlightLimit:
         self._must_not_wait = must_not_wait
         self._held_bytes = 0
         self.held = 0
-        #: Who waits for room, in the order in which they came.
-        self._waiting: list[_Turn] = []
-        #: Who waits until nothing is in flight.
+        #: Threads that wait for room, in the order in which they came.
+        self._waiting: list[_WaitingThread] = []
+        #: What waits until nothing is in flight.
         self._quiet: list[Latch] = []
         self._groups = FlushGroups()
         self.lock = threading.RLock() if lock is None else lock
@@ -76,7 +76,7 @@ class InFlightLimit:
                     self.held += messages
                     self._held_bytes += size
                     is_taken = True
-            return is_taken or self._take_in_turn(_Turn(messages, size), timeout)
+            return is_taken or self._take_in_order(_WaitingThread(messages, size), timeout)
         except BaseException:  # the thread was interrupted behind the lock
             if is_taken:
                 self.give_back(messages, size)
@@ -104,63 +104,64 @@ class InFlightLimit:
         self.leave(group)
 
     def finish(self, delivery: Finished, messages: int, size: int) -> list[Callable[[], None]]:
-        """``give_back`` and ``leave`` in one; returns what wakes those who wait for a delivery."""
+        """``give_back`` and ``leave`` in one; returns what wakes waiters for a delivery."""
         with self.lock:
             self.held -= messages
             self._held_bytes -= size
             if self._waiting or not self.held:
-                self._look_around()
-            delivery.is_open = True  # before the group is over: a flush finds it done
+                self._admit()
+            delivery.is_set = True  # before the group is over: a flush finds it done
             waiters, delivery.waiters = delivery.waiters, None
             delivery.group.leave()
         return waiters or []
 
-    def _take_in_turn(self, turn: _Turn, timeout: float) -> bool:
+    def _take_in_order(self, caller: _WaitingThread, timeout: float) -> bool:
         is_urgent = self._must_not_wait()
         try:
             with self.lock:
                 if is_urgent:
-                    self._let_in(turn)
+                    self._let_in(caller)
                 else:
-                    self._waiting.append(turn)
-                    self._look_around()
-            if not turn.is_let_in:
-                turn.latch.wait(timeout)
+                    self._waiting.append(caller)
+                    self._admit()
+            if not caller.is_let_in:
+                caller.latch.wait(timeout)
+            # Here, too: an interrupt may come where this begins, and the place is taken by then.
+            self._leave_queue(caller)
         except BaseException:
-            self._leave_line(turn)
-            if turn.is_let_in:
-                self.give_back(turn.messages, turn.size)
+            self._leave_queue(caller)
+            if caller.is_let_in:
+                self.give_back(caller.messages, caller.size)
             raise
-        self._leave_line(turn)
-        return turn.is_let_in
+        return caller.is_let_in
 
-    def _leave_line(self, turn: _Turn) -> None:
-        if not turn.is_let_in:
+    def _leave_queue(self, caller: _WaitingThread) -> None:
+        if not caller.is_let_in:
             with self.lock:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
-                self._look_around()
+                if caller in self._waiting:
+                    self._waiting.remove(caller)
+                self._admit()
 
-    def _let_in(self, turn: _Turn) -> None:
-        self.held += turn.messages
-        self._held_bytes += turn.size
-        turn.is_let_in = True
+    def _let_in(self, caller: _WaitingThread) -> None:
+        self.held += caller.messages
+        self._held_bytes += caller.size
+        caller.is_let_in = True
 
-    def _look_around(self) -> None:
-        """Let those in for whom there is room, and none before one who waits for more than that.
+    def _admit(self) -> None:
+        """Let callers in while there is room, and none before one that waits for more than that.
 
         Else a batch would never get in while single messages take every place that comes free.
         Called under the lock.
         """
         while self._waiting:
-            turn = self._waiting[0]
-            if not turn.is_let_in:  # else an interrupt came between letting it in and the rest
-                if not self._fits(turn.messages, turn.size):
+            caller = self._waiting[0]
+            if not caller.is_let_in:  # else an interrupt came between letting it in and the rest
+                if not self._fits(caller.messages, caller.size):
                     break
-                self._let_in(turn)
-            turn.latch.open()
-            if turn in self._waiting:
-                self._waiting.remove(turn)
+                self._let_in(caller)
+            caller.latch.open()
+            if caller in self._waiting:
+                self._waiting.remove(caller)
         if not self.held:
             for latch in self._quiet:
                 latch.open()
@@ -177,7 +178,7 @@ class InFlightLimit:
             self.held -= messages
             self._held_bytes -= size
             if self._waiting or not self.held:
-                self._look_around()
+                self._admit()
 
     def enter(self) -> FlushGroup:
         """Something was handed over; ``leave`` the group when its outcome is known."""
@@ -233,7 +234,7 @@ class InFlightLimit:
             try:
                 with self.lock:
                     self._quiet.append(latch)
-                    self._look_around()
+                    self._admit()
                 if not latch.wait(None if end is None else end - time.monotonic()):
                     return False
             finally:

@@ -49,7 +49,7 @@ class Member(GroupClient):
         self._ready = threading.Condition(threading.Lock())
 
     def _make_workload(self) -> Workload:
-        # Whoever need not wait takes the lock itself: going through the condition costs a call.
+        # A worker that need not wait takes the lock itself: the condition would cost a call.
         lock = threading.Lock()
         self._ready = threading.Condition(lock)
         self._loop_thread = threading.get_ident()
@@ -164,15 +164,15 @@ class Member(GroupClient):
             self._loop.call_soon_threadsafe(follow)
 
     def go_on(self, work: Work) -> StoredMessage | None:
-        """Somebody who iterates is done with a message: the next one, if there is."""
+        """An iterating caller is done with a message: the next one, if there is."""
         return self._go_on(work)
 
     def succeeded(self, work: Work) -> None:
-        """Somebody who iterates is done with it all."""
+        """An iterating caller is done with all of them."""
         self._workload.finish(work)
 
     def release(self, work: Work) -> None:
-        """Somebody who iterates did not do it."""
+        """An iterating caller did not handle it."""
         self._workload.release(work)
 
     # -- for the consumer --------------------------------------------------------------------

@@ -8,8 +8,9 @@ from itertools import islice
 
 from rocketwire.admin_values import DeadLetter, Purged, Redriven, Replayed
 from rocketwire.core.admin import dead_letters as letters
+from rocketwire.core.admin.redrive import find_redriven
 from rocketwire.core.admin.redrive import redrive as redrive_letter
-from rocketwire.core.admin.replay import Replay, check_batch, is_unfinished
+from rocketwire.core.admin.replay import Replay, check_batch, check_messages, is_unfinished
 from rocketwire.message import epoch_of
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.reader import Reader
@@ -74,6 +75,28 @@ class MessageAdmin(Reader):
             )
         )
 
+    def redriven(self, dead_letter: DeadLetter, *, to: str | None = None) -> Redriven | None:
+        """Where the copy of a dead letter is that ``redrive`` has sent already; None without one.
+
+        Args:
+            dead_letter: as ``dead_letters`` gives it.
+            to: the topic that was given to ``redrive``, if any.
+
+        Raises:
+            InvalidMessageError: it is no dead letter.
+            RocketMQError: it could not be looked for.
+        """
+        self._deadline()
+        return self._run(
+            find_redriven(
+                self._instance,
+                dead_letter,
+                to=to,
+                reader=self._config.group,
+                timeout=self._config.request_timeout,
+            )
+        )
+
     def purge_dead_letters(
         self, group: str, *, before: datetime | float | None = None, dry_run: bool = False
     ) -> tuple[Purged, ...]:
@@ -125,6 +148,7 @@ class MessageAdmin(Reader):
             RocketMQError: brokers can't be asked for what is there.
         """
         check_batch(batch)
+        check_messages(messages)
         self._deadline()
         run = Replay(
             self._instance,

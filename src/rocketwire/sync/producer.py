@@ -15,28 +15,29 @@ from rocketwire.config import ProducerConfig
 from rocketwire.core.admin.topics import create_topic
 from rocketwire.core.faults.selection import Selector
 from rocketwire.core.faults.table import BrokerHealth
-from rocketwire.core.lookup import locate_topic
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import Check, answer_check
 from rocketwire.core.sending.flush import done_callback
+from rocketwire.core.sending.operation import publish_queues
 from rocketwire.core.sending.recall import recall
 from rocketwire.core.sending.requests import check_request, request
 from rocketwire.core.sending.retry import SendMode
-from rocketwire.core.sending.send_many import ManySender
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.stats import ProducerStats
-from rocketwire.core.together import run_together
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
+from rocketwire.setting_values import limit
 from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.callbacks import CallbackThread
-from rocketwire.sync.client import BlockingClient, weakly_asked
+from rocketwire.sync.client import weakly_asked
+from rocketwire.sync.contention import Contention
 from rocketwire.sync.delivery import Delivery
 from rocketwire.sync.in_flight import InFlightLimit
-from rocketwire.sync.positions import ThreadPositions
+from rocketwire.sync.many_sends import ManySends
+from rocketwire.sync.round_robin import ThreadPositions
 from rocketwire.sync.submit import BatchSubmitter, Messages, SingleSubmitter
 from rocketwire.sync.transaction import Transaction
 from rocketwire.system.latch import Latch
@@ -44,7 +45,7 @@ from rocketwire.system.registry import join_group, leave_group, make_config
 from rocketwire.system.reporting import Reporting
 
 if TYPE_CHECKING:
-    from rocketwire.aio.checking import Checker
+    from rocketwire.aio.transaction_checker import Checker
     from rocketwire.middleware import ProducerMiddleware
     from rocketwire.options import ProducerOptions
 
@@ -54,7 +55,7 @@ _log = logging.getLogger("rocketwire.producer")
 
 
 @lists_settings(ProducerConfig)
-class Producer(BlockingClient[ProducerConfig]):
+class Producer(ManySends):
     """Sends messages, and waits for the answer in the thread that sends.
 
     One producer may be used from any number of threads. It is a context manager; without
@@ -87,7 +88,7 @@ class Producer(BlockingClient[ProducerConfig]):
         super().__init__(make_config(ProducerConfig, name_servers, group, config, given))
         self._checker = checker
         if checker is not None:
-            from rocketwire.aio.checking import check_checker
+            from rocketwire.aio.transaction_checker import check_checker
 
             check_checker(checker, background=self._config.background)
         if self._config.middleware:
@@ -96,17 +97,19 @@ class Producer(BlockingClient[ProducerConfig]):
             surround(self, self._config.middleware)
 
     def _opened(self) -> None:
-        config, instance = self._config, self._instance
+        config, instance, undo = self._config, self._instance, self._undo_start
         positions = ThreadPositions(instance.random)
         # Weakly, so that a producer that nobody closed is noticed.
         method = weakref.WeakMethod(self._snapshot)
         reporting = Reporting(config, instance, positions, lambda: (found := method()) and found())
-        self._sender = Sender(instance, config, positions, reporting.hooks)
-        join_group(instance, self._sender.group)
+        sender = self._sender = Sender(instance, config, positions, reporting.hooks)
+        join_group(instance, sender.group)
+        undo.append(lambda: leave_group(instance, sender.group))
         instance.defaults = self._sender.defaults
         background, make_lock = self._background, instance.surroundings.make_lock
         callbacks = CallbackThread(weakly_asked(self._must_not_wait), make_lock())
         self._callbacks = callbacks
+        self._contention = Contention()
         must_not_wait = weakly_asked(self._must_not_wait_for_room)
         in_flight = self._in_flight = InFlightLimit(
             config.max_in_flight,
@@ -121,28 +124,30 @@ class Producer(BlockingClient[ProducerConfig]):
             else BatchSubmitter(*parts, config.auto_batch)
         )
         self._reporting = reporting
+        undo.append(reporting.close)
         self._start_reporting()
+        undo.append(self._stop_checking)
         self._start_checking()
 
     def _start_checking(self) -> None:
-        """Let brokers ask for transactions, if there is somebody to answer."""
+        """Let brokers ask for transactions, if there is a checker to answer."""
         if self._checker is None:
             return
-        from rocketwire.aio.checking import ThreadDesk
+        from rocketwire.aio.transaction_checker import ThreadCheckRunner
 
         instance, background = self._instance, self._background
 
         def settle(check: Check, state: TransactionState) -> None:
             background.run(answer_check(instance, check, state), _ignore)
 
-        instance.check_desks[self._sender.group] = ThreadDesk(self._checker, settle)
+        instance.check_runners[self._sender.group] = ThreadCheckRunner(self._checker, settle)
         instance.presence.want()
         background.hurry()
 
     def _stop_checking(self) -> None:
-        desk = self._instance.check_desks.pop(self._sender.group, None)
-        if desk is not None:
-            desk.close()
+        runner = self._instance.check_runners.pop(self._sender.group, None)
+        if runner is not None:
+            runner.close()
 
     def _start_reporting(self) -> None:
         over = self._traces_over = Latch()
@@ -163,12 +168,15 @@ class Producer(BlockingClient[ProducerConfig]):
         return [
             self._stop_checking,
             lambda: self._await_sends(limit),
+            lambda: self._instance.replies.give_up(self._sender),
             lambda: self._finish_traces(time_left(0.1)),
             lambda: self._background.stop(time_left(1.0)),
             lambda: self._callbacks.stop(time_left(0.1)),
             self._say_goodbye,
             lambda: leave_group(self._instance, self._sender.group),
-            self._reporting.close,
+            # Once more what may have been interrupted; else there is nothing to wait for.
+            *[self._reporting.close] * 2,
+            lambda: self._callbacks.stop(1.0),
             *super()._ending(),
         ]
 
@@ -212,8 +220,8 @@ class Producer(BlockingClient[ProducerConfig]):
     def _is_sending_here(self) -> bool:
         """Whether a send of this very thread waits for us: a signal or a hook shuts down."""
         kind = type(self)
-        sends = (kind.send, kind.send_oneway, kind.send_many, kind._send_half)  # noqa: SLF001
-        return self._is_in(*sends) > 0
+        halves = (kind._send_half, kind._run)  # noqa: SLF001 - the end of a transaction runs, too
+        return self._is_in(kind.send, kind.send_oneway, kind.send_many, kind.request, *halves) > 0
 
     def _is_in(self, *methods: Callable[..., Any]) -> int:
         """How many times over this thread is in the midst of one of these methods."""
@@ -322,37 +330,7 @@ class Producer(BlockingClient[ProducerConfig]):
             delivery.add_done_callback(done_callback(on_success, on_error))
         return delivery
 
-    def send_many(
-        self,
-        messages: Iterable[Message],
-        *,
-        timeout: float | str | None = None,
-        return_errors: bool = False,
-    ) -> list[SendResult | RocketMQError]:
-        """Send any number of messages to any topics, in batches, many at once.
-
-        Messages of one sharding key stay in order.
-
-        Args:
-            messages: any number of them.
-            timeout: seconds for each batch; ``send_timeout`` by default.
-            return_errors: whether errors stand in the list that is returned.
-
-        Returns:
-            One result per message, in the order given.
-
-        Raises:
-            InvalidMessageError: one of them is wrong; nothing was sent.
-            SendManyError: some failed; its ``results`` are in the order given.
-        """
-        if self._state != "running":
-            self._make_ready()
-        many = ManySender(self._sender, messages, timeout)
-        streams = self._driver.run(many.streams())
-        self._driver.run(run_together([many.run(stream) for stream in streams]))
-        return many.finish(return_errors=return_errors)
-
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout: float | str | None = None) -> None:
         """Wait until everything submitted before has an answer.
 
         Raises:
@@ -360,6 +338,7 @@ class Producer(BlockingClient[ProducerConfig]):
             RuntimeError: a hook asks for it on the thread on which the answers come, or a signal
                 handler that has interrupted this producer.
         """
+        longest = limit(timeout)
         if self._state == "new":
             raise self._not_running()
         if self._state == "inherited":
@@ -372,8 +351,8 @@ class Producer(BlockingClient[ProducerConfig]):
                 "flush in a signal handler or finalizer that has interrupted this producer would wait "
                 "for ever: for the code that it has interrupted"
             )
-        if not self._in_flight.flush(timeout):
-            raise TimeoutError(f"{self._in_flight.held} messages have no answer after {timeout} s")
+        if not self._in_flight.flush(longest):
+            raise TimeoutError(f"{self._in_flight.held} messages have no answer after {longest} s")
 
     def transaction(self, message: Message, *, timeout: float | str | None = None) -> Transaction:
         """A message that is delivered if a block ends without an error.
@@ -398,7 +377,7 @@ class Producer(BlockingClient[ProducerConfig]):
         return self._driver.send(attempt)
 
     def request(self, message: Message, *, timeout: float | str = 3.0) -> StoredMessage:
-        """Send a request, and wait for the reply of whoever handles it.
+        """Send a request, and wait for the reply of its handler.
 
         Brokers since 4.6 serve it; a proxy does not.
 
@@ -410,6 +389,8 @@ class Producer(BlockingClient[ProducerConfig]):
             InvalidMessageError: nothing was sent.
             SendFailedError: the request could not be sent, or was refused.
             ReplyTimeoutError: no reply came; its ``outcome`` tells whether the request was stored.
+            ClientClosedError: the producer is not running, or was shut down meanwhile.
+            UnsupportedRequestError: a proxy is in the way, and nothing was sent.
         """
         if self._state != "running":
             self._make_ready()
@@ -418,7 +399,11 @@ class Producer(BlockingClient[ProducerConfig]):
         limit = sender.check_timeout(timeout)
         background.start()
         background.hurry()
-        return self._driver.run(request(sender, message, SendMode.BLOCKING, limit))
+        asking = request(sender, message, SendMode.BLOCKING, limit)
+        with self._contention as contention:
+            if contention.is_large and not self._must_not_wait():
+                return background.run_for(asking)
+            return self._driver.run(asking)
 
     def recall(self, topic: str, handle: str) -> str:
         """Call back a message that waits for its time (brokers since 5.3.2).
@@ -447,9 +432,7 @@ class Producer(BlockingClient[ProducerConfig]):
         Those of an ordered or a static topic are listed even while their master is away.
         """
         deadline = self._deadline()
-        name = self._sender.wire_topic(topic)
-        operation = locate_topic(self._instance, name, deadline, *self._sender.defaults)
-        return self._run(operation).listed
+        return self._run(publish_queues(self._sender, topic, deadline))
 
     def health(self) -> tuple[BrokerHealth, ...]:
         """What the fault table thinks of each broker, and why."""

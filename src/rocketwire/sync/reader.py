@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
 from rocketwire.config import ReaderConfig
-from rocketwire.core.reading import pull
+from rocketwire.core.reading import by_key, pull
 from rocketwire.core.reading.arguments import (
     check_fetch,
     check_id,
     check_key,
     check_queue,
+    check_readable_topic,
     check_reading,
-    check_topic,
 )
 from rocketwire.core.reading.expected import Expected, check_expected
 from rocketwire.core.reading.filters import check_filter, message_filter
@@ -61,7 +61,7 @@ class Reader(BlockingClient[ReaderConfig]):
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of a topic that can be read."""
-        check_topic(topic)
+        check_readable_topic(topic)
         deadline = self._deadline()
         return self._run(pull.read_queues(self._instance, topic, deadline))
 
@@ -92,7 +92,7 @@ class Reader(BlockingClient[ReaderConfig]):
         queue: MessageQueue,
         offset: int,
         max_messages: int = 32,
-        wait: float = 0.0,
+        wait: float | str = 0.0,
         *,
         tags: str | None = None,
     ) -> Fetched:
@@ -105,8 +105,8 @@ class Reader(BlockingClient[ReaderConfig]):
             wait: seconds to wait for the first message if there is none yet.
             tags: ``TagA || TagB``; all by default.
         """
-        check_fetch(queue, offset, max_messages, wait)
-        limit = wait + (pull.HOLD_SLACK if wait else 0.0) + self._config.pull_timeout
+        patience = check_fetch(queue, offset, max_messages, wait)
+        limit = patience + (pull.HOLD_SLACK if patience else 0.0) + self._config.pull_timeout
         self._deadline()
         operation = pull.fetch(
             self._instance,
@@ -114,7 +114,7 @@ class Reader(BlockingClient[ReaderConfig]):
             offset,
             group=self._config.group,
             max_messages=max_messages,
-            wait=wait,
+            wait=patience,
             tags=tag_filter(tags),
             deadline=self._instance.clock() + limit,
         )
@@ -213,7 +213,7 @@ class Reader(BlockingClient[ReaderConfig]):
         """Messages that have a key, from the brokers' indexes, oldest first."""
         check_key(topic, key, max_messages)
         deadline = self._deadline()
-        operation = pull.messages_by_key(
+        operation = by_key.messages_by_key(
             self._instance,
             topic,
             key,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ReceivedMessage(Received):
-    """A message that was received: this member's for a while, and then anybody's again."""
+    """A message that was received: this member's for a while, and then any member's again."""
 
     __slots__ = ()
 
@@ -144,11 +144,11 @@ class SimpleConsumer(Subscriber, BlockingClient[SimpleConsumerConfig]):
         """Be done with several messages: in one request for each broker, where it has that.
 
         Raises:
-            InvalidMessageError: one of them was not received.
+            InvalidMessageError: one of them was not received, or by another group.
             TransportError: a broker could not be reached; its messages may come again.
             BrokerError: a broker refused.
         """
-        receipts = [(receipt_of(message), message.topic) for message in messages]
+        receipts = self._receipts(messages)
         if self._state != "running":
             self._make_ready()
         self._run(self._receiver.acknowledge(receipts))

@@ -36,11 +36,18 @@ Messages: TypeAlias = Message | Sequence[Message]
 class SingleDelivery(SendWaiter, Delivery):
     """A message that travels alone, or a batch that was made by the caller.
 
-    Instead of having a gate it is one, which opens under the lock of the in-flight limit.
+    Instead of having an event it is one, which is set under the lock of the in-flight limit.
     """
 
     __slots__ = (
-        "_callbacks", "_count", "_in_flight", "_outcome", "_size", "group", "is_open", "is_posted",
+        "_callbacks",
+        "_count",
+        "_in_flight",
+        "_outcome",
+        "_size",
+        "group",
+        "is_posted",
+        "is_set",
         "waiters",
     )  # fmt: skip
 
@@ -61,26 +68,26 @@ class SingleDelivery(SendWaiter, Delivery):
         self._size = size
         self._outcome = None
         self.group = group
-        self.is_open = False
+        self.is_set = False
         #: Whether it was handed over.
         self.is_posted = False
         self.waiters: list[Callable[[], None]] | None = None
 
     @property
-    def _gate(self) -> SingleDelivery:  # type: ignore[override]  # see above
+    def _event(self) -> SingleDelivery:
         return self
 
     def add_waiter(self, wake: Callable[[], None]) -> None:
         """Call ``wake`` when the answer is there, or now if it is."""
-        if not self.is_open:  # looked at first: in a forked child the lock may never be free
+        if not self.is_set:  # looked at first: in a forked child the lock may never be free
             with self._in_flight.lock:
-                if not self.is_open:
+                if not self.is_set:
                     self.waiters = [*(self.waiters or ()), wake]
                     return
         wake()
 
     def _leave_to_parent(self) -> None:
-        self._outcome, self.waiters, self.is_open = left_to_parent(), None, True
+        self._outcome, self.waiters, self.is_set = left_to_parent(), None, True
 
     def _look(self) -> SendResult | Exception:
         return self.read_result()
@@ -105,7 +112,7 @@ class SingleDelivery(SendWaiter, Delivery):
         self.stored()
 
     def stored(self) -> None:
-        """Give the room back, and wake those who wait."""
+        """Give the room back, and wake the threads that wait."""
         for wake in self._in_flight.finish(self, self._count, self._size):
             try:
                 wake()
@@ -231,16 +238,19 @@ class BatchSubmitter(SingleSubmitter):
                 fields = None  # what it interrupts has a batch open on the table: it goes alone
         if type(message) is not Message or fields is None:
             return super().submit(message, queue, selector, argument, timeout)
-        self._wait_for_room(1, len(message.body), timeout)
+        in_flight, sender, room = self.in_flight, self._sender, len(message.body)
+        limit = sender.timeout if timeout is None else sender.check_timeout(timeout)
+        if not in_flight.take(1, room, limit):
+            raise no_room(in_flight.held, limit)
         is_in = False
         try:
-            batch, place, is_new = batches.add(message, fields, self._sender.check_timeout(timeout))
+            batch, place, is_new = batches.add(message, fields, limit)
             is_in = True
             if is_new:
                 self._begin(batch)
         except BaseException as error:
             if not is_in and not batches.took(error):
-                self.in_flight.give_back(1, len(message.body))
+                in_flight.give_back(1, room)
             for left in batches.not_begun():
                 self._begin(left)
             raise

@@ -11,10 +11,10 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketwire.core.sending.flush import done_callback
-from rocketwire.core.sending.results import share
+from rocketwire.core.sending.results import share_all
 from rocketwire.core.sending.transactions import check_transactional
-from rocketwire.core.sending.validate import as_batch
-from rocketwire.errors import RocketMQError
+from rocketwire.core.sending.validate import as_batch, check_batch, check_message
+from rocketwire.errors import InvalidMessageError, RocketMQError
 from rocketwire.message import Message, SendResult
 from rocketwire.middleware import Call, Operation, check_blocking, check_passed
 from rocketwire.stored_message import StoredMessage
@@ -72,7 +72,7 @@ class SurroundedSends:
 
         def send_all(passed: list[Message]) -> tuple[SendResult, list[Any]]:
             result = send(producer, passed, **how)
-            return result, [share(result, place) for place in range(len(passed))]
+            return result, share_all(result, len(passed))
 
         answer: SendResult = self._list("send", message, send_all)
         return answer
@@ -126,7 +126,7 @@ class SurroundedSends:
         send_all: Callable[[list[Message]], tuple[Any, list[Any]]],
     ) -> Any:
         self._producer._make_ready()  # noqa: SLF001
-        given = self._checked(as_batch(messages))
+        given = self._checked(as_batch(messages), " of the batch")
         calls = ManyCalls(given, self._checked_one)
         call_nested(calls, partial(self._begin, operation, len(given)), send_all)
         return calls.answer_of_list()
@@ -136,10 +136,16 @@ class SurroundedSends:
     ) -> Any:
         return self._call(operation, end, count)(message)
 
-    def _checked(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Refuse what can't be sent before any middleware runs."""
-        for message in messages:
-            self._checked_one(message)
+    def _checked(self, messages: Sequence[Message], of: str = "") -> Sequence[Message]:
+        """Refuse what can't be sent before any middleware runs, in the words of a plain send."""
+        if of and not messages:
+            check_batch(messages, 0)
+        size = self._producer._config.max_message_size  # noqa: SLF001 - they are one thing
+        for index, message in enumerate(messages):
+            try:
+                check_message(message, size)
+            except InvalidMessageError as error:
+                raise InvalidMessageError(f"message {index}{of}: {error}") from None
         return messages
 
     def _checked_one(self, message: Message) -> Message:
@@ -176,9 +182,11 @@ class SurroundedSends:
 
         return ManySender(self._producer._sender, messages, None).messages  # noqa: SLF001
 
-    def request(self, message: Message, **how: Any) -> StoredMessage:
+    def request(self, message: Any, **how: Any) -> StoredMessage:
         """``Producer.request``: the middleware gets the reply."""
         producer, request = self._producer, self._plain.request
+        if not isinstance(message, Message):
+            return request(producer, message, **how)  # which refuses it
         call = self._call("request", lambda passed: request(producer, check_passed(passed), **how))
         reply: StoredMessage = call(message)
         return reply

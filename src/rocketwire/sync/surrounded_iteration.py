@@ -58,7 +58,7 @@ class _Visit:
         self.is_inside = False
         self.is_left = False
         self.error: BaseException | None = None
-        #: Wakes the one who iterates, and the middleware.
+        #: Wakes the thread that iterates, and the middleware.
         self.here = threading.Semaphore(0)
         self.there = threading.Semaphore(0)
 
@@ -66,7 +66,7 @@ class _Visit:
         """On the stage's thread."""
         try:
             check_result(self.context.run(self._call, self._given))
-        except BaseException as error:  # noqa: BLE001 - raised to who iterates
+        except BaseException as error:  # noqa: BLE001 - raised where it is iterated
             self.error = error
         self.here.release()
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from rocketwire.core.effects import Op
 from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.finish import interrupted
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.transactions import TransactionSteps
@@ -44,8 +45,16 @@ class Transaction(TransactionSteps):
             SendFailedError: it is not stored, or that is not known; nothing of it is delivered
                 unless a checker commits it.
             TransactionError: it was stored less safely than asked for, and rolled back.
+            UnsupportedRequestError: there is a proxy, and no checker; nothing was sent.
         """
-        self._prepared(self._send(self._begin(SendMode.BLOCKING)))
+        if not self._is_direct:
+            self._run(self._look_for_proxy())
+        attempt = self._begin(SendMode.BLOCKING)
+        try:
+            self._prepared(self._send(attempt))
+        except BaseException:
+            interrupted(attempt)
+            raise
         if self._is_unsafe:
             self.rollback()
             raise self._unsafe()

@@ -113,15 +113,18 @@ class ManyCalls:
         """What the request gave, altogether and for each message."""
         self._answer, shares = answer
         for place, given in zip(places, shares, strict=True):
-            self._given[place] = given
-            message, is_error = self._passed[place], isinstance(given, RocketMQError)
-            if self._broken is not None and is_error and message.sharding_key is not None:
-                self._broken.setdefault(_key(message), given)
+            self._give(place, given)
 
     def failed(self, places: list[int], error: Exception) -> None:
         """The request failed as a whole."""
         for place in places:
-            self._given[place] = error
+            self._give(place, error)
+
+    def _give(self, place: int, given: Any) -> None:
+        self._given[place] = given
+        message, is_error = self._passed[place], isinstance(given, RocketMQError)
+        if self._broken is not None and is_error and message.sharding_key is not None:
+            self._broken.setdefault(_key(message), given)
 
     def given(self, place: int) -> Any:
         """What the end of a chain gives back.
@@ -158,11 +161,21 @@ class ManyCalls:
     def _as_result(self, place: int, outcome: Any) -> SendResult | RocketMQError:
         if isinstance(outcome, (SendResult, RocketMQError)):
             return outcome
-        is_stored = isinstance(self._given.get(place), SendResult)
-        found = Outcome.STORED if is_stored else Outcome.NOT_SENT
+        found = self._became(place)
         failure = SendFailedError(f"{found.value}: a middleware failed: {outcome}", outcome=found)
         failure.__cause__ = outcome
         return failure
+
+    def _became(self, place: int) -> Outcome:
+        """What became of a message, whatever its middleware made of that."""
+        given = self._given.get(place)
+        if isinstance(given, SendResult):
+            return Outcome.STORED
+        if isinstance(given, SendFailedError):
+            return given.outcome
+        # Nothing was sent before any other error of ours; of a foreign one that is not known.
+        is_ours = given is None or isinstance(given, RocketMQError)
+        return Outcome.NOT_SENT if is_ours else Outcome.MAYBE_STORED
 
     @staticmethod
     def finished(

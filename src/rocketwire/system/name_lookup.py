@@ -1,8 +1,8 @@
 """Looking up host names, for no longer than there is time.
 
 ``getaddrinfo`` can't be interrupted: while the resolver hangs, so does the thread that asked. So
-each name is looked up in a daemon thread of its own, one at a time however many ask, and whoever
-asks waits as long as he likes. The executor of an event loop would be no better: its threads are
+each name is looked up in a daemon thread of its own, one at a time however many ask, and a caller
+waits as long as it likes. The executor of an event loop would be no better: its threads are
 few, they are joined at the end of the program, and a hanging name would keep one for every try.
 
 Literal addresses, which is what brokers announce, need no thread.
@@ -41,7 +41,7 @@ class Lookup:
         self._waiters: set[Callable[[], None]] = set()
 
     def is_current(self) -> bool:
-        """Whether it may serve who asks now: under way, or a success of a moment ago."""
+        """Whether it may serve a caller that asks now: under way, or a success of a moment ago."""
         if not self.is_over:
             return True
         return self._error is None and time.monotonic() - self.ended_at < _KEPT
@@ -56,7 +56,7 @@ class Lookup:
             wake()
 
     def remove_waiter(self, wake: Callable[[], None]) -> None:
-        """Somebody gave up."""
+        """A caller gave up."""
         with _lock:
             self._waiters.discard(wake)
 

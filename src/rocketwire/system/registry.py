@@ -16,7 +16,7 @@ from rocketwire.config import ClientConfig, ProducerConfig, from_mapping
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.instance import Instance
 from rocketwire.errors import ConfigError
-from rocketwire.middleware import installed
+from rocketwire.middleware import around, installed
 from rocketwire.system.surroundings import make_client_id, surroundings
 
 _lock = threading.RLock()
@@ -52,7 +52,7 @@ def make_config(
             "name_servers is empty: give 'host:port' of a name server, or set NAMESRV_ADDR"
         )
     if installed and isinstance(config, (ProducerConfig, ConsumerConfig)):
-        layers = (*installed, *config.middleware)
+        layers = around(config.middleware)
         config = cast("C", dataclasses.replace(config, middleware=layers))
     return config
 
@@ -100,14 +100,25 @@ def join_group(instance: Instance, group: str) -> None:
     Raises:
         ConfigError: another producer of the instance has the same one.
     """
-    with instance.lock:
-        if group in instance.producer_groups:
-            raise ConfigError(
-                f"group {group!r} exists already in client {instance.client_id!r}: "
-                "share the producer, or give it another group or client_id"
-            )
-        instance.producer_groups.add(group)
-    instance.heartbeat_wake_up.wake()
+    is_ours = False
+    try:
+        with instance.lock:
+            _check_free(instance, group)
+            is_ours = True
+            instance.producer_groups.add(group)
+        instance.heartbeat_wake_up.wake()
+    except BaseException:  # an interrupt may come at any moment
+        if is_ours:
+            leave_group(instance, group)
+        raise
+
+
+def _check_free(instance: Instance, group: str) -> None:
+    if group in instance.producer_groups:
+        raise ConfigError(
+            f"group {group!r} exists already in client {instance.client_id!r}: "
+            "share the producer, or give it another group or client_id"
+        )
 
 
 def leave_group(instance: Instance, group: str) -> None:
@@ -126,7 +137,7 @@ def _check_agreement(ours: ClientConfig, theirs: ClientConfig, client_id: str) -
 
 
 def _forget() -> None:
-    """In a forked child nothing is shared with anybody yet."""
+    """In a forked child nothing is shared yet."""
     global _lock  # noqa: PLW0603 - the old one may have been held when the process forked
     _lock = threading.RLock()
     _shared.clear()

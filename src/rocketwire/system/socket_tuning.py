@@ -1,8 +1,24 @@
-"""How the sockets of clients are set."""
+"""How the sockets of clients are made and set."""
 
 from __future__ import annotations
 
 import socket
+
+
+def make_socket(family: int) -> socket.socket:
+    """A stream socket that no interrupt takes along.
+
+    One behind ``socket.socket(...)`` would come when the socket is open and nobody has it yet.
+    """
+    sock = socket.socket.__new__(socket.socket)
+    try:
+        sock.__init__(family, socket.SOCK_STREAM)  # type: ignore[misc]  # see above
+    except BaseException:
+        number = sock.detach()  # close() needs a socket that is made to the end
+        if number >= 0:
+            socket.close(number)
+        raise
+    return sock
 
 
 def tune(sock: socket.socket | None) -> None:

@@ -25,12 +25,13 @@ from typing import Any, Final
 
 from rocketwire.core.faults.table import BrokerHealth
 from rocketwire.core.sending.stats import ProducerStats
+from rocketwire.system.lone_thread import LoneThread
 from rocketwire.version import __version__
 
 _log = logging.getLogger("rocketwire.status")
 
 _INTERVAL: Final = 1.0
-#: A status that was not renewed for this long tells of nobody who lives.
+#: A status that was not renewed for this long tells of a process that has ended.
 STALE: Final = 10.0
 
 _LARGEST: Final = 64 * 1024 * 1024
@@ -98,20 +99,19 @@ class StatusFile:
         self._client_id = client_id
         self._look = look
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = LoneThread("rocketwire-status")
         self._has_trouble = False
         self.path: Path | None = None
 
     def start(self) -> None:
         """Begin; the file appears soon."""
-        self._thread = threading.Thread(target=self._main, name="rocketwire-status", daemon=True)
-        self._thread.start()
+        self._thread.start(self._main)
 
     def stop(self, limit: float = 1.0) -> None:
         """End, and delete the file; a file system that hangs gets ``limit`` seconds."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join(limit)
+        self._thread.retire()
+        self._thread.join(limit)
 
     def _main(self) -> None:
         while True:
@@ -192,7 +192,7 @@ def _is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # it belongs to somebody else
+    except (OSError, OverflowError):  # it belongs to another user
         return True
     return True
 

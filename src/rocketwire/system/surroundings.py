@@ -18,6 +18,8 @@ from rocketwire.core.instance import Surroundings
 
 _random = random.Random()
 _address: bytes | None = None
+#: Those of all instances.
+_locks: WeakSet[Any] = WeakSet()
 
 
 def surroundings() -> Surroundings:
@@ -31,6 +33,7 @@ def surroundings() -> Surroundings:
     def make_lock() -> AbstractContextManager[Any]:
         lock = threading.RLock()
         locks.add(lock)
+        _locks.add(lock)
         return lock
 
     return Surroundings(
@@ -98,7 +101,11 @@ def make_client_id(instance_name: str | None, unit_name: str | None) -> str:
 
 
 def _renew() -> None:
+    """In a forked child: other chance, and locks that nobody holds but the code that forked."""
     _random.seed()
+    for lock in list(_locks):
+        if not lock._is_owned():  # noqa: SLF001 - else by a thread that is the parent's alone
+            lock._at_fork_reinit()  # noqa: SLF001 - what Python does with its own
 
 
 if hasattr(os, "register_at_fork"):

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketwire.hooks import AttemptEvent, BrokerEvent, ProbeEvent, RouteEvent
-from rocketwire.system.latch import Bell
+from rocketwire.system.latch import ThreadSignal
+from rocketwire.system.lone_thread import LoneThread
 from rocketwire.system.telemetry_lines import DROPPED, Formatter, Record
 from rocketwire.telemetry_config import TelemetryConfig
 
@@ -52,7 +53,7 @@ class Telemetry:
         self._queue = writer.queue
         self._limit = config.max_queue
         self._half = config.max_queue // 2
-        # Whoever forgets to shut down loses nothing either, at the latest when Python ends.
+        # A program that forgets to shut down loses nothing either, at the latest when Python ends.
         self._finalizer = weakref.finalize(self, writer.close, CLOSE_LIMIT)
 
     @property
@@ -117,28 +118,23 @@ class Writer:
         room = config.rotate_bytes // 4
         self._files = LineFiles(config, client_id, lambda: self._format.head(time.time(), room))
         self._lines: list[bytes] = []
-        self._called = Bell()
-        self._hurried = Bell()
+        self._called = ThreadSignal()
+        self._hurried = ThreadSignal()
         self._is_closing = False
         self._lock = threading.RLock()
-        self._thread: threading.Thread | None = None
+        self._thread = LoneThread("rocketwire-telemetry")
         self._pid = os.getpid()
         self._has_trouble = False
 
     def call(self, *, hurry: bool) -> None:
         """There is something in line; the first call starts the thread."""
         self.is_called = True
-        if self._thread is None:
+        if not self._thread.is_begun:
             with self._lock:
-                if self._thread is None:
-                    thread = threading.Thread(
-                        target=self._main, name="rocketwire-telemetry", daemon=True
-                    )
-                    thread.start()
-                    self._thread = thread
-        self._called.ring()
+                self._thread.start(self._main)
+        self._called.give()
         if hurry:
-            self._hurried.ring()
+            self._hurried.give()
 
     def drop(self, count: int) -> None:
         """Count what is lost; exactly, because it is the measure of what the files lack."""
@@ -146,18 +142,16 @@ class Writer:
             self.dropped += count
 
     def close(self, limit: float) -> None:
-        """Write what is in line and end the thread; a second call does nothing."""
-        if self.is_closed or os.getpid() != self._pid:
+        """Write what is in line and end the thread; again, if the first call was interrupted."""
+        if os.getpid() != self._pid:
             return
         self.is_closed = True
         self._is_closing = True
-        self._hurried.ring()
-        self._called.ring()
-        thread = self._thread
-        if thread is not None:
-            thread.join(limit)
-            if thread.is_alive():
-                _log.warning("telemetry: the disk hangs, %d records are lost", len(self.queue))
+        self._hurried.give()
+        self._called.give()
+        self._thread.join(limit)
+        if self._thread.is_alive():
+            _log.warning("telemetry: the disk hangs, %d records are lost", len(self.queue))
         self.drop(len(self.queue))
         self.queue.clear()
 
@@ -183,13 +177,13 @@ class Writer:
         self._hurried.wait(_GATHER)
         self._called.wait(0)
         self._hurried.wait(0)
-        # From here on a sender calls again; whoever was in line before is written now.
+        # From here on a sender calls again; what was in line before is written now.
         self.is_called = False
         is_last = self._is_closing
         while self._write_some():
             pass
         if not is_last and self._is_closing:
-            self._called.ring()  # it may have been cleared above
+            self._called.give()  # it may have been cleared above
         return is_last
 
     def _write_some(self) -> bool:
@@ -231,7 +225,7 @@ class Writer:
 class LineFiles:
     """Files of whole lines, each of a limited size; a new one begins when the last is full.
 
-    Files are opened exclusively, so that each has one writer, whoever else uses the folder. They
+    Files are opened exclusively, so that each has one writer in a shared folder, too. They
     are written without a buffer: after a fork, two processes would flush the same one.
 
     Args:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 
+from rocketwire.core.sending.retry import span
+
 
 def explain(error: Exception, host: str, *, encrypted: bool = False) -> str:
     """What the server did, to follow its address: ``refused the connection``.
@@ -52,9 +54,3 @@ def too_slow(looked_up: str | None, seconds: float) -> str:
         f"could not be reached: the look-up of the name {looked_up!r} took longer than "
         f"{span(seconds)}, check the resolver or give an address"
     )
-
-
-def span(seconds: float) -> str:
-    """A time in words: ``1.0 s``, ``12 ms``."""
-    seconds = max(seconds, 0.0)
-    return f"{seconds:.1f} s" if seconds >= 0.095 else f"{seconds * 1000:.0f} ms"

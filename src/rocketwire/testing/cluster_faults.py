@@ -42,7 +42,7 @@ class ClusterFault:
         return "refuse" if int((now - self.begin) / self.value) % 2 == 0 else ""
 
     def brokers(self, names: Sequence[str]) -> list[str]:
-        """Whom it hits."""
+        """The brokers that it hits."""
         if self.where == "all":
             return list(names)
         if self.where.endswith("%"):

@@ -189,8 +189,8 @@ class EventDriver:
 
     def _perform(self, effect: Effect, operation: Op[Any], done: Done | None) -> None:
         if type(effect) is Invoke:
-            if isinstance(effect.flight, SendAttempt):
-                self._write(effect.flight, operation, done)
+            if isinstance(effect.observer, SendAttempt):
+                self._write(effect.observer, operation, done)
             else:
                 self._invoke(effect, operation, done)
         elif type(effect) is Sleep:
@@ -205,8 +205,8 @@ class EventDriver:
         """A question to a name server, or a probe."""
         now = self.now
         delay, code = self._receive(effect.address, effect.request, now)
-        if code != REFUSED and effect.flight is not None:
-            effect.flight.written(now, _HEAD)
+        if code != REFUSED and effect.observer is not None:
+            effect.observer.written(now, _HEAD)
         when = now + delay
         if when > effect.deadline:
             when, code = effect.deadline, _LATE
@@ -217,15 +217,15 @@ class EventDriver:
         self._resume(rest[0], self._outcome(effect.address, effect.request, code), rest[1])
 
     def _wait(self, effect: Wait, operation: Op[Any], done: Done | None) -> None:
-        gate, is_over = effect.gate, False
+        event, is_over = effect.event, False
 
         def go_on(*_: Any) -> None:
             nonlocal is_over
             if not is_over:
                 is_over = True
-                self._resume(operation, gate.is_open, done)
+                self._resume(operation, event.is_set, done)
 
-        # Through the line of events: what opens the gate goes on first.
-        gate.add_waiter(lambda: self.call_at(self.now, go_on))
+        # Through the line of events: what sets the event goes on first.
+        event.add_waiter(lambda: self.call_at(self.now, go_on))
         if effect.deadline < math.inf:
             self.call_at(effect.deadline, go_on)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketwire.core.faults.selection import RoundRobinCounter, TopicQueues
-from rocketwire.core.faults.table import BrokerHealth, FaultTable, Flight
+from rocketwire.core.faults.table import BrokerHealth, FaultTable, WatchedAttempt
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import MessageQueue
 from rocketwire.testing.simulation import SimulatedLock
@@ -82,20 +82,20 @@ class FaultLab:
         """Let time pass."""
         self.clock.advance(seconds)
 
-    def start(self, broker: str, size: int = 0) -> Flight:
+    def start(self, broker: str, size: int = 0) -> WatchedAttempt:
         """Begin an attempt and write its request."""
-        flight = self.table.begin(broker, self.now)
-        flight.written(self.now, size)
-        return flight
+        attempt = self.table.begin(broker, self.now)
+        attempt.written(self.now, size)
+        return attempt
 
     def answer(self, broker: str, latency: float = 0.002, *, size: int = 0) -> None:
         """A whole attempt, answered well after some time."""
-        flight = self.start(broker, size)
+        attempt = self.start(broker, size)
         self.wait(latency)
-        self.table.answered(flight, self.now)
+        self.table.answered(attempt, self.now)
 
     def warm_up(self, latency: float = 0.002, answers: int = 5) -> None:
-        """Some good answers from everybody."""
+        """Some good answers from every broker."""
         for _ in range(answers):
             for broker in self.brokers:
                 self.answer(broker, latency)
@@ -109,9 +109,9 @@ class FaultLab:
         busy: bool = False,
     ) -> None:
         """A whole attempt that fails."""
-        flight = self.start(broker)
+        attempt = self.start(broker)
         self.wait(after)
-        self.table.failed(flight, self.now, reason, busy=busy)
+        self.table.failed(attempt, self.now, reason, busy=busy)
 
     def probe(self, broker: str, latency: float | None = 0.002) -> None:
         """Wait until a broker is due and probe it; None for a probe without an answer."""

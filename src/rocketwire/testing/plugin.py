@@ -69,7 +69,7 @@ class TopicForTest:
         """The messages that a consumer group has given up."""
         return self.cluster.dead_letters(group)
 
-    def wait_idle(self, group: str, timeout: float = 10.0) -> None:
+    def wait_idle(self, group: str, timeout: float | str = 10.0) -> None:
         """Wait until a consumer group has handled everything that is in its queues.
 
         Messages that wait for their time are in no queue yet: put the clock forward first.

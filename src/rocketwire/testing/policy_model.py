@@ -225,8 +225,8 @@ class PolicyModel:
                     effect = operation.send(outcome)
             except StopIteration:
                 return
-            if type(effect) is Invoke and isinstance(effect.flight, SendAttempt):
-                self.attempt_begins(effect.flight)
+            if type(effect) is Invoke and isinstance(effect.observer, SendAttempt):
+                self.attempt_begins(effect.observer)
             try:
                 outcome = yield effect
             except RocketMQError as error:

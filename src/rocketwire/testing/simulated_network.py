@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
-from rocketwire.core.effects import Flight
+from rocketwire.core.effects import Observer
 from rocketwire.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -108,18 +108,18 @@ Outcome = Reply | TransportError
 class Call:
     """A request under way. It is finished once, by whatever comes first."""
 
-    __slots__ = ("_done", "broker", "flight", "is_oneway", "request", "size", "written")
+    __slots__ = ("_done", "broker", "is_oneway", "observer", "request", "size", "written")
 
     def __init__(
         self,
         request: SimulatedRequest,
-        flight: Flight | None,
+        observer: Observer | None,
         done: Callable[[Outcome | None], None],
         *,
         is_oneway: bool = False,
     ) -> None:
         self.request = request
-        self.flight = flight
+        self.observer = observer
         self.size = len(getattr(request, "body", b"")) + 100
         self.written = False
         self.is_oneway = is_oneway
@@ -228,8 +228,8 @@ class SimulatedBroker:
         now = self._clock()
         self.under_way[call] = None
         self.unanswered += call.size
-        if call.flight is not None:
-            call.flight.written(now, self.unanswered)
+        if call.observer is not None:
+            call.observer.written(now, self.unanswered)
         code = call.request.code
         self.arrivals[code] = self.arrivals.get(code, 0) + 1
         if self.on_arrival is not None:

@@ -207,7 +207,7 @@ class SimulatedDriver:
         assert_never(effect)
 
     def _call(self, effect: Invoke | Oneway, resume: Callable[[object], None]) -> Call:
-        call = Call(effect.request, effect.flight, resume, is_oneway=type(effect) is Oneway)
+        call = Call(effect.request, effect.observer, resume, is_oneway=type(effect) is Oneway)
         self.network.start(call, effect.address, effect.deadline)
         return call
 
@@ -229,14 +229,14 @@ class SimulatedDriver:
         ]
 
     def _wait(self, effect: Wait, resume: Callable[[object], None]) -> list[Call]:
-        # Through the clock: whoever opens the gate goes on first.
+        # Through the clock: the operation that sets the event goes on first.
         clock = self.clock
 
         def wake() -> None:
-            clock.call_at(clock(), lambda: resume(effect.gate.is_open), pausable=True)
+            clock.call_at(clock(), lambda: resume(effect.event.is_set), pausable=True)
 
-        clock.call_at(effect.deadline, lambda: resume(effect.gate.is_open), pausable=True)
-        effect.gate.add_waiter(wake)
+        clock.call_at(effect.deadline, lambda: resume(effect.event.is_set), pausable=True)
+        effect.event.add_waiter(wake)
         return []
 
     def check(self, operation: Op[Any], effect: Effect) -> None:

@@ -92,7 +92,7 @@ def decode_group_changed(ext: Mapping[str, str]) -> str:
 
 
 class ResetOffsets(NamedTuple):
-    """Somebody set a group's offsets by hand."""
+    """An operator set a group's offsets."""
 
     topic: str
     group: str

@@ -207,15 +207,32 @@ _ERROR_CLASSES: Final[dict[int, type[BrokerError]]] = {
 }
 
 # 4.x refuses keys with its code for everything else that went wrong, and the name of its exception.
+#: 4.x and proxies refuse for want of rights with the code for anything that went wrong.
+_REFUSALS: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION})
 _ACL_REFUSAL: Final = "AclException"
+# Proxies take only messages of their topic's type; a batch has none but NORMAL.
+_WRONG_TYPE: Final = "TopicMessageType validate failed"
+# As brokers are by default.
+_NO_MIXED: Final = "MIXED message type is not supported"
 
 
-def error_for(code: int, remark: str | None, broker: str) -> BrokerError:
-    """The exception for an answer that is an error."""
-    cls = _ERROR_CLASSES.get(code, BrokerError)
-    if code == ResponseCode.SYSTEM_ERROR and remark and _ACL_REFUSAL in remark:
-        cls = PermissionDeniedError
-    return cls(code, remark or "", broker, name=RESPONSE_NAMES.get(code, ""))
+def error_for(
+    code: int, remark: str | None, broker: str, *, asked: int | None = None
+) -> BrokerError:
+    """The exception for an answer that is an error; ``asked`` is the request that was refused."""
+    cls, remedy = _ERROR_CLASSES.get(code, BrokerError), ""
+    if remark and code in _REFUSALS:
+        from rocketwire.wire.rights import is_about_rights, remedy_for
+
+        if _ACL_REFUSAL in remark or is_about_rights(remark):
+            cls = PermissionDeniedError
+        if cls is PermissionDeniedError:
+            remedy = remedy_for(remark, asked)
+    if remark and remark.startswith(_WRONG_TYPE):
+        remark += "; a topic of message type MIXED takes every type"
+    elif remark and remark.startswith(_NO_MIXED):
+        remark += " Set enableMixedMessageType=true on the brokers, or choose one type"
+    return cls(code, remark or "", broker, name=RESPONSE_NAMES.get(code, ""), remedy=remedy)
 
 
 class Language:

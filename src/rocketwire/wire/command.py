@@ -5,7 +5,7 @@ Three forms, by what they are for:
 * ``Command`` has every field, both ways. Servers and rare requests use it.
 * ``Request`` is what a driver needs in order to write one: a head, made for the connection's own
   opaque number, and a body that is not copied.
-* ``Reply`` keeps the header's bytes and decodes them when somebody asks. The fields that a
+* ``Reply`` keeps the header's bytes and decodes them when asked. The fields that a
   connection needs for every reply (code, opaque) are read without decoding the rest: at fixed
   places of a binary header, by the layout of the reply before in a JSON one.
 """
@@ -21,7 +21,7 @@ from rocketwire.wire.binary_header import decode_binary_header, encode_binary_he
 from rocketwire.wire.codes import CLIENT_VERSION, Language
 from rocketwire.wire.framing import MAX_FRAME, MAX_HEADER
 from rocketwire.wire.json_header import decode_json_header, encode_json_header
-from rocketwire.wire.reply_layout import Layout, learn
+from rocketwire.wire.reply_layout import Layout, is_status, learn
 
 if TYPE_CHECKING:
     import re
@@ -129,6 +129,7 @@ def decode_command(frame: bytes) -> Command:
 class Reply:
     """An answer. ``arrived`` is the moment at which the driver read it, on its clock.
 
+    It is not set by itself: the fault table counts from it, and a default would be a wrong one.
     ``layout`` is how its header is written, if that is known: give it to the next reply of the
     same connection.
     """
@@ -146,6 +147,7 @@ class Reply:
         "opaque",
     )
 
+    arrived: float
     _ext: dict[str, str] | None
     _match: re.Match[bytes] | None
     _remark: str | None
@@ -162,12 +164,11 @@ class Reply:
         """
         self._frame = frame
         self.layout = layout
-        self.arrived = 0.0
         (mark,) = _mark.unpack_from(frame)
         if layout is not None and mark < _BINARY_MARK:
             self._end = end = 4 + mark
             number = layout.stored_number(frame) if end == len(frame) else 0
-            if number:  # the values are looked at when somebody asks
+            if number:  # the values are looked at when they are asked for
                 self._match = self._ext = None
                 self.code = layout.code
                 self.flag = layout.flag
@@ -200,7 +201,7 @@ class Reply:
         if self._match is None and self.layout is not None:
             self._match = self.layout.match(self._frame, 4, self._end)
         if self._match is not None and self.layout is not None:
-            self._remark, self._ext = None, self.layout.ext(self._match)
+            self._remark, self._ext = self.layout.remark, self.layout.ext(self._match)
             return
         kind, end = _split(self._frame)
         header = self._frame[4:end]
@@ -208,8 +209,8 @@ class Reply:
         code, language, version, opaque, flag, remark, ext = decode(header)
         self.code, self.opaque, self.flag = code, opaque, flag
         self._remark, self._ext = remark, ext
-        if kind == JSON and remark is None:
-            self.layout = learn(header, code, language, version, flag, ext)
+        if kind == JSON and (remark is None or is_status(remark)):
+            self.layout = learn(header, code, language, version, flag, ext, remark)
 
     @property
     def ext(self) -> dict[str, str]:
@@ -234,20 +235,20 @@ class Reply:
         """What follows the header."""
         return self._frame[self._end :]
 
-    @property
-    def body_view(self) -> memoryview:
-        """The same without a copy."""
-        return memoryview(self._frame)[self._end :]
+    def as_request(self) -> Command:
+        """The same as what the peer asks of us; who it is by language and version is left out.
+
+        Raises:
+            RemoteProtocolError: it is malformed.
+        """
+        ext = self.ext
+        kind = BINARY if self._frame[0] else JSON
+        return Command(self.code, ext, self.body, self._remark, self.opaque, self.flag, header=kind)
 
     @property
     def frame(self) -> bytes:
-        """All of it, for whoever wants to decode it as a command."""
+        """All of it, for callers that decode it as a command."""
         return self._frame
 
     def __repr__(self) -> str:
         return f"Reply(code={self.code}, opaque={self.opaque}, {len(self._frame)} bytes)"
-
-
-def reply_from(command: Command) -> Reply:
-    """A reply as it would come from the network; for simulated peers."""
-    return Reply(encode_command(command)[4:])

@@ -54,7 +54,7 @@ class FrameBuffer:
             self._chunks.clear()
             self.held = 0
         elif len(data) >= 8:
-            # One whole frame is what whoever waits for one answer reads.
+            # One whole frame is what a client reads that waits for one answer.
             (length,) = _unpack_length(data)
             if length + 4 == len(data) <= self.limit:
                 return [data[4:]]

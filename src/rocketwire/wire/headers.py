@@ -20,7 +20,7 @@ DEFAULT_TOPIC: Final = "TBW102"
 DEFAULT_REGION: Final = "DefaultRegion"
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 
-# Offered here, too: whoever makes a request needs its fields and its body together.
+# Offered here, too: code that makes a request needs its fields and its body together.
 ConsumerData = _bodies.ConsumerData
 Subscription = _bodies.Subscription
 heartbeat_body = _bodies.heartbeat_body
@@ -83,32 +83,6 @@ def send_v2(  # noqa: PLR0913 - a send has that many fields
         a=group, b=topic, c=default_topic, d=default_queues, e=queue_id, f=system_flag, g=born_ms,
         h=flag, i=properties, j=reconsume_times, k=unit_mode, l=max_reconsume_times, m=batch,
         n=broker,
-    )  # fmt: skip
-
-
-def send_v1(  # noqa: PLR0913
-    *,
-    group: str,
-    topic: str,
-    queue_id: int,
-    born_ms: int,
-    properties: str = "",
-    system_flag: int = 0,
-    flag: int = 0,
-    default_topic: str = DEFAULT_TOPIC,
-    default_queues: int = 4,
-    reconsume_times: int = 0,
-    max_reconsume_times: int | None = None,
-    unit_mode: bool = False,
-    batch: bool = False,
-    broker: str | None = None,
-) -> dict[str, str]:
-    """SEND_MESSAGE and SEND_REPLY_MESSAGE, as old clients and Go's write them."""
-    return _ext(
-        producerGroup=group, topic=topic, defaultTopic=default_topic,
-        defaultTopicQueueNums=default_queues, queueId=queue_id, sysFlag=system_flag,
-        bornTimestamp=born_ms, flag=flag, properties=properties, reconsumeTimes=reconsume_times,
-        unitMode=unit_mode, maxReconsumeTimes=max_reconsume_times, batch=batch, bname=broker,
     )  # fmt: skip
 
 
@@ -207,7 +181,7 @@ def pull(  # noqa: PLR0913
     subscription_version: int = 0,
     expression_type: str | None = "TAG",
     max_bytes: int | None = None,
-    broker: str | None = None,
+    broker: str,
 ) -> dict[str, str]:
     """PULL_MESSAGE and LITE_PULL_MESSAGE; ``system_flag`` is made of ``PullFlag``."""
     return _ext(
@@ -274,7 +248,7 @@ def view_message(
     return _ext(topic=topic, offset=offset, bname=broker)
 
 
-def queue(topic: str, queue_id: int, *, broker: str | None = None) -> dict[str, str]:
+def queue(topic: str, queue_id: int, *, broker: str) -> dict[str, str]:
     """GET_MAX_OFFSET, GET_MIN_OFFSET and GET_EARLIEST_MESSAGE_STORE_TIME."""
     return _ext(topic=topic, queueId=queue_id, bname=broker)
 
@@ -285,7 +259,7 @@ def search_offset(
     timestamp_ms: int,
     *,
     boundary: str | None = None,
-    broker: str | None = None,
+    broker: str,
 ) -> dict[str, str]:
     """SEARCH_OFFSET_BY_TIMESTAMP; ``boundary`` is LOWER, which is the default, or UPPER."""
     return _ext(
@@ -299,7 +273,7 @@ def query_consumer_offset(
     queue_id: int,
     *,
     zero_if_not_found: bool | None = None,
-    broker: str | None = None,
+    broker: str,
 ) -> dict[str, str]:
     """QUERY_CONSUMER_OFFSET."""
     return _ext(
@@ -309,7 +283,7 @@ def query_consumer_offset(
 
 
 def update_consumer_offset(
-    group: str, topic: str, queue_id: int, offset: int, *, broker: str | None = None
+    group: str, topic: str, queue_id: int, offset: int, *, broker: str
 ) -> dict[str, str]:
     """UPDATE_CONSUMER_OFFSET, usually oneway."""
     return _ext(
@@ -320,11 +294,6 @@ def update_consumer_offset(
 def decode_offset(ext: Mapping[str, str]) -> int:
     """The offset in the reply to any question for one."""
     return int_field(ext, "offset")
-
-
-def decode_timestamp(ext: Mapping[str, str]) -> int:
-    """The time in the reply to GET_EARLIEST_MESSAGE_STORE_TIME, -1 for an empty queue."""
-    return int_field(ext, "timestamp")
 
 
 def route(topic: str, *, standard: bool = True) -> dict[str, str]:

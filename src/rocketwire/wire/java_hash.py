@@ -1,7 +1,7 @@
 """Java's hash codes, so that a key leads to the same queue from Python as from Java.
 
-Every type whose hash Java specifies is here. What Java hashes by identity (arrays, enums, plain
-objects) differs from run to run there, so it is refused here.
+Types that have a counterpart in Java, and a hash that Java specifies, are here. What Java hashes by
+identity (arrays, enums, plain objects) differs from run to run there, so it is refused here.
 """
 
 from __future__ import annotations
@@ -57,24 +57,6 @@ class JavaLong(NamedTuple):
     value: int
 
 
-class JavaShort(NamedTuple):
-    """An int that Java keeps as ``short`` or ``byte``; it hashes as an ``int`` does."""
-
-    value: int
-
-
-class JavaFloat(NamedTuple):
-    """A float that Java keeps as ``float``, with 32 bits."""
-
-    value: float
-
-
-class JavaChar(NamedTuple):
-    """A single character that Java keeps as ``char``."""
-
-    value: str
-
-
 def java_long(value: int) -> JavaLong:
     """A key that is a ``long`` in Java.
 
@@ -83,32 +65,6 @@ def java_long(value: int) -> JavaLong:
     """
     _check_range(value, 64, "long")
     return JavaLong(value)
-
-
-def java_short(value: int) -> JavaShort:
-    """A key that is a ``short`` or a ``byte`` in Java.
-
-    Raises:
-        InvalidMessageError: it does not fit into 16 bits.
-    """
-    _check_range(value, 16, "short")
-    return JavaShort(value)
-
-
-def java_float(value: float) -> JavaFloat:
-    """A key that is a ``float`` in Java."""
-    return JavaFloat(float(value))
-
-
-def java_char(value: str) -> JavaChar:
-    """A key that is a ``char`` in Java: one of the first 65536 characters.
-
-    Raises:
-        InvalidMessageError: it is more than one, or none, or beyond them.
-    """
-    if len(value) != 1 or ord(value) > 0xFFFF:
-        raise InvalidMessageError(f"{value!r:.60} is not a Java char: give one up to U+FFFF")
-    return JavaChar(value)
 
 
 def _check_range(value: object, bits: int, name: str) -> None:
@@ -148,7 +104,7 @@ def _hash(value: object) -> int:
     for cls, function in _BY_BASE:
         if isinstance(value, cls):
             return function(value)
-    # Whoever has a UUID has imported its module; we need not pay for that.
+    # A caller that has a UUID has imported its module; we need not pay for that.
     uuid = sys.modules.get("uuid")
     if uuid is not None and isinstance(value, uuid.UUID):
         return _hash_bits((value.int >> 64) ^ value.int)
@@ -178,16 +134,6 @@ def _hash_double(value: float) -> int:
     if math.isnan(value):
         return 0x7FF80000
     return _hash_bits(int.from_bytes(pack(">d", value), "big"))
-
-
-def _hash_float(wrapped: JavaFloat) -> int:
-    if math.isnan(wrapped.value):
-        return 0x7FC00000
-    try:
-        return int.from_bytes(pack(">f", wrapped.value), "big")
-    except OverflowError:
-        # Java rounds what is too large for 32 bits to infinity.
-        return 0x7F800000 if wrapped.value > 0 else 0xFF800000
 
 
 def _hash_date(moment: datetime) -> int:
@@ -223,9 +169,6 @@ _BY_TYPE: Final[dict[type, Callable[[Any], int]]] = {
     int: _hash_int,
     float: _hash_double,
     JavaLong: lambda wrapped: _hash_bits(wrapped.value & 0xFFFFFFFFFFFFFFFF),
-    JavaShort: lambda wrapped: wrapped.value,
-    JavaFloat: _hash_float,
-    JavaChar: lambda wrapped: ord(wrapped.value),
     MessageQueue: _hash_queue,
     datetime: _hash_date,
     list: _hash_list,

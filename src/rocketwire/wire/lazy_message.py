@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from struct import Struct
 from typing import Any, Final, NamedTuple, cast
 
@@ -148,7 +149,12 @@ def _unwrap_all(
     """
     found: list[StoredMessage] = []
     left = MAX_BODY
-    ends = [message.offset for message in messages[1:]] + [next_offset]
+    # An answer to a look-up has the messages of several queues.
+    ends = [
+        after.offset if after.queue == message.queue else next_offset
+        for message, after in pairwise(messages)
+    ]
+    ends.append(next_offset)
     for message, end in zip(messages, ends, strict=True):
         inner = _unwrap(message, end)
         if inner is None:

@@ -53,7 +53,8 @@ def shown(value: Any) -> str:
         return "an object"
     if isinstance(value, list):
         return "an array"
-    return json.dumps(value[:40] if isinstance(value, str) else value)
+    text = json.dumps(value[:40] if isinstance(value, str) else value)
+    return text if len(text) <= 80 or isinstance(value, str) else f"{text[:40]}..."
 
 
 def loads(

@@ -20,7 +20,7 @@ from rocketwire.wire.properties import Property
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _KEPT_FLAGS: Final = SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_MASK
 #: What belongs to one storing of a message, or would make the copy something else: a half of a
-#: transaction, a delayed message, one that somebody has received.
+#: transaction, a delayed message, one that was received.
 _DROPPED: Final = frozenset(
     {
         Property.DELAY,

@@ -69,7 +69,7 @@ class Source:
     Args:
         data: the records.
         queue: the queue that was asked; None where each record tells its own.
-        broker: who gave them, where there is no queue.
+        broker: the one that gave them, where there is no queue.
         delta: what is added to stored offsets.
         shown: makes the name that users know out of a topic's; None leaves it.
         is_retry: whether the records are in a retry topic and tell the topic that they came from.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from itertools import count, islice
 from struct import Struct
@@ -24,7 +24,6 @@ MonthBounds = Callable[[int], tuple[int, int]]
 MOST_AT_ONCE: Final = 0x8000
 #: A clock that was set back by less than this over the turn of a month is taken for the 1st.
 _SMALL_STEP_BACK_MS: Final = 1_000_000
-_UNIQUE: Final = Struct(">HiIH")
 _PLACE: Final = Struct(">iq")
 
 
@@ -35,13 +34,6 @@ def local_month(now_ms: int) -> tuple[int, int]:
     return int(start.timestamp()) * 1000, int(_next_month(start).timestamp()) * 1000
 
 
-def utc_month(now_ms: int) -> tuple[int, int]:
-    """The month in UTC: the same on every machine, which tests like."""
-    moment = datetime.fromtimestamp(now_ms // 1000, UTC)
-    start = datetime(moment.year, moment.month, 1, tzinfo=UTC)
-    return int(start.timestamp()) * 1000, int(_next_month(start).timestamp()) * 1000
-
-
 def _next_month(start: datetime) -> datetime:
     if start.month == 12:
         return start.replace(year=start.year + 1, month=1)
@@ -49,7 +41,7 @@ def _next_month(start: datetime) -> datetime:
 
 
 class IdBlock(NamedTuple):
-    """Ids of one moment whose numbers follow one another; as text when somebody asks."""
+    """Ids of one moment whose numbers follow one another; as text when asked for."""
 
     head: str
     first: int
@@ -161,23 +153,6 @@ class MessageIdMaker:
         return self._month[0]
 
 
-class UniqueId(NamedTuple):
-    """What a unique id tells. ``month_ms`` counts from the start of the month it was made in."""
-
-    host: str
-    pid: int
-    salt: int
-    month_ms: int
-    counter: int
-
-
-def decode_message_id(text: str, *, error: type[ProtocolError] = RemoteProtocolError) -> UniqueId:
-    """The parts of a unique id; ``error`` is raised when it is not one."""
-    data = _from_hex(text, (16, 28), "unique id", error)
-    pid, salt, month_ms, counter = _UNIQUE.unpack(data[-12:])
-    return UniqueId(host_text(data[:-12]), pid, salt, month_ms, counter)
-
-
 class OffsetId(NamedTuple):
     """Where a message lies: a broker's address and an offset in its commit log."""
 
@@ -222,7 +197,7 @@ def encode_recall_handle(handle: RecallHandle) -> str:
 def decode_recall_handle(
     text: str, *, error: type[ProtocolError] = RemoteProtocolError
 ) -> RecallHandle:
-    """The parts of a handle, of which the broker's name says whom to ask.
+    """The parts of a handle, of which the broker's name says where to ask.
 
     ``error`` is raised when it is not one.
     """

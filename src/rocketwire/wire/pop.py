@@ -7,6 +7,7 @@ gives it back with what it wants: acknowledge, or change for how long the messag
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +22,11 @@ FROM_FIRST: Final = 0
 ANY_QUEUE: Final = -1
 #: Brokers give no more at once.
 MOST: Final = 32
+#: Far more than one delivery has; each becomes a receipt of its own.
+_MOST_BITS: Final = 1024
 _PARTS: Final = 8
+#: Any sender may write a property, and the digits of a number may be without end.
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 def retry_topics(topic: str, group: str) -> tuple[str, str]:
@@ -71,7 +76,7 @@ def decode_receipt(text: str) -> Receipt:
     """
     parts = text.split(" ")
     numbers = [*parts[:4], *parts[6:8]]
-    if len(parts) != _PARTS or not all(n.removeprefix("-").isdecimal() for n in numbers):
+    if len(parts) != _PARTS or not all(_NUMBER.fullmatch(number) for number in numbers):
         raise RemoteProtocolError(f"a receipt is {text[:80]!r}: eight words are expected")
     start, pop_ms, invisible_ms, revive_queue, queue_id, offset = map(int, numbers)
     return Receipt(start, pop_ms, invisible_ms, revive_queue, parts[4], parts[5], queue_id, offset)
@@ -89,8 +94,13 @@ def pop_fields(
     poll_ms: int,
     expression: str = "*",
     kind: str = "TAG",
+    born_ms: int = 0,
 ) -> dict[str, str]:
-    """Messages of any queue of a topic on one broker."""
+    """Messages of any queue of a topic on one broker.
+
+    The broker takes its own time for a ``born_ms`` of 0, so that clocks which differ do no harm. One
+    that checks signatures has read the field before that, and takes it as it is.
+    """
     return {
         "consumerGroup": group,
         "topic": topic,
@@ -98,8 +108,7 @@ def pop_fields(
         "maxMsgNums": str(count),
         "invisibleTime": str(invisible_ms),
         "pollTime": str(poll_ms),
-        # The broker takes its own time for 0: clocks that differ would make it refuse.
-        "bornTime": "0",
+        "bornTime": str(born_ms),
         "initMode": str(FROM_FIRST),
         "expType": kind,
         "exp": expression,
@@ -153,22 +162,54 @@ def batch_ack_body(receipts: Iterable[tuple[Receipt, str]], broker: str, group: 
 class PopReply(NamedTuple):
     """What a broker tells of the messages that it gives.
 
-    ``starts`` has, by mark of the topic and queue, the offset at which it began to look.
+    By mark of the topic and queue, ``starts`` has the offset at which it began to look, and
+    ``offsets`` those of the messages.
     """
 
     pop_ms: int
     invisible_ms: int
     revive_queue: int
     starts: dict[tuple[str, int], int]
+    offsets: dict[tuple[str, int], frozenset[str]]
 
-    def receipt(self, topic: str, broker: str, queue_id: int, offset: int) -> Receipt:
-        """Of one of the messages; ``topic`` is the one that its record names."""
+    def has_given(self, receipt: Receipt, broker: str, queue_id: int, offset: int) -> bool:
+        """Whether a receipt that a message brings along is of this delivery of it.
+
+        A broker writes one into messages of retry topics only. Whatever else bears one got it from its
+        sender: made up, or copied from another message.
+        """
+        return (
+            receipt.mark != "0"
+            and receipt.pop_ms == self.pop_ms
+            and (receipt.broker, receipt.queue_id, receipt.offset) == (broker, queue_id, offset)
+        )
+
+    def receipt(
+        self, topic: str, broker: str, queue_id: int, offset: int, *, is_retried: bool = False
+    ) -> Receipt:
+        """Of one of the messages.
+
+        Args:
+            topic: the one that its record names; brokers write the ordinary one into those of retry
+                topics, too.
+            broker: its broker.
+            queue_id: its queue.
+            offset: its place there.
+            is_retried: whether it says of itself that it comes again, which counts in doubt.
+        """
         mark = topic_mark(topic)
+        if mark == "0":
+            mark = self._mark(queue_id, str(offset), is_retried=is_retried)
         start = self.starts.get((mark, queue_id), offset)
         return Receipt(
             min(start, offset), self.pop_ms, self.invisible_ms, self.revive_queue, mark, broker,
             queue_id, offset,
         )  # fmt: skip
+
+    def _mark(self, queue_id: int, offset: str, *, is_retried: bool) -> str:
+        """In which sort of topic a message lies, of those that have it at this place."""
+        marks = [mark for mark in "021" if offset in self.offsets.get((mark, queue_id), ())]
+        return marks[-1 if is_retried else 0] if marks else "0"
 
 
 def decode_pop_reply(ext: Mapping[str, str]) -> PopReply:
@@ -177,17 +218,27 @@ def decode_pop_reply(ext: Mapping[str, str]) -> PopReply:
     Raises:
         RemoteProtocolError: one is missing or garbled.
     """
-    starts: dict[tuple[str, int], int] = {}
-    for item in (ext.get("startOffsetInfo") or "").split(";"):
-        words = item.split(" ")
-        if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal():
-            starts[words[0], int(words[1])] = int(words[2])
+    starts = _by_queue(ext.get("startOffsetInfo"))
     return PopReply(
         int_field(ext, "popTime"),
         int_field(ext, "invisibleTime"),
         int_field(ext, "reviveQid", 0),
-        starts,
+        {queue: int(text) for queue, text in starts.items() if _NUMBER.fullmatch(text)},
+        {
+            queue: frozenset(text.split(","))
+            for queue, text in _by_queue(ext.get("msgOffsetInfo")).items()
+        },
     )
+
+
+def _by_queue(text: str | None) -> dict[tuple[str, int], str]:
+    """What a reply tells of each queue: the mark of its topic, its number, and that."""
+    found = {}
+    for item in (text or "").split(";"):
+        words = item.split(" ")
+        if len(words) == 3 and _NUMBER.fullmatch(words[1]):
+            found[words[0], int(words[1])] = words[2]
+    return found
 
 
 def decode_change_reply(ext: Mapping[str, str], old: Receipt) -> Receipt:
@@ -286,5 +337,12 @@ def _set_bits(text: Any) -> list[int]:
         data = base64.b64decode(text, validate=True)
     except (TypeError, ValueError):
         raise RemoteProtocolError("field 'b' of an acknowledgement is no base64") from None
-    number = int.from_bytes(data[:8192], "little")
-    return [bit for bit in range(number.bit_length()) if number >> bit & 1]
+    if int.from_bytes(data, "little").bit_count() > _MOST_BITS:
+        raise RemoteProtocolError(f"an acknowledgement is of more than {_MOST_BITS} messages")
+    return [
+        place * 8 + bit
+        for place, byte in enumerate(data)
+        if byte
+        for bit in range(8)
+        if byte >> bit & 1
+    ]

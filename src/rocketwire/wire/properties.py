@@ -173,19 +173,26 @@ def _explain(properties: Mapping[str, str]) -> None:
             raise InvalidMessageError("a property has an empty name: give it one")
 
 
-def encode_properties_bytes(properties: Mapping[str, str]) -> bytes:
-    """Like :func:`encode_properties`, as UTF-8 and checked against the int16 of its length."""
-    try:
-        data = encode_properties(properties).encode()
-    except UnicodeEncodeError as error:
-        raise InvalidMessageError(
-            f"properties hold text that UTF-8 can't carry ({error.reason} at {error.start}): "
-            "remove the lone surrogate"
-        ) from None
+def rewritten(properties: Mapping[str, str]) -> str:
+    r"""The text for properties that were read, whatever their sender wrote: as Java writes it, unchecked.
+
+    >>> rewritten(decode_properties("a\x01b\x01c\x02")) == "a\x01b\x01c\x02"
+    True
+    """
+    items = [name + NAME_END + value + VALUE_END for name, value in properties.items() if value]
+    return "".join(items)
+
+
+def rewritten_bytes(properties: Mapping[str, str]) -> bytes:
+    """Like :func:`rewritten`, as UTF-8.
+
+    Raises:
+        InvalidMessageError: they are more than a message can have.
+    """
+    data = rewritten(properties).encode(errors="replace")
     if len(data) > MAX_PROPERTIES_BYTES:
         raise InvalidMessageError(
-            f"properties take {len(data)} bytes, at most {MAX_PROPERTIES_BYTES} fit: "
-            "shorten them or move them to the body"
+            f"properties take {len(data)} bytes, at most {MAX_PROPERTIES_BYTES} fit"
         )
     return data
 

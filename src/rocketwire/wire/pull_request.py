@@ -8,19 +8,14 @@ messages, and so does decoding a whole answer's header to learn where to go on.
 from __future__ import annotations
 
 import re
-import struct
 from typing import Final
 
 from rocketwire.wire.binary_header import encode_ext
-from rocketwire.wire.codes import CLIENT_VERSION, Language, RequestCode
+from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.command import Reply
+from rocketwire.wire.encoded_request import EncodedRequest
 from rocketwire.wire.headers import decode_pull_reply
 
-_pack_start = struct.Struct(">IIhBhiiii").pack
-_FIXED: Final = 21
-_BINARY: Final = 1 << 24
-_PULL: Final = int(RequestCode.PULL_MESSAGE)
-_PYTHON: Final = int(Language.PYTHON)
 #: The names of the two numbers, each with three bytes of a length; the fourth is that of its digits.
 _NUMBERS: Final = b"%b\x00\x0bqueueOffset\x00\x00\x00%c%b\x00\x0amaxMsgNums\x00\x00\x00%c%b"
 _NEXT: Final = re.compile(rb'"nextBeginOffset":"(\d{1,18})"')
@@ -28,27 +23,12 @@ _NEXT_BINARY: Final = b"\x00\x0fnextBeginOffset"
 _DELTA: Final = b"offsetDelta"
 
 
-class PullRequest:
+class PullRequest(EncodedRequest):
     """A pull, ready for any connection."""
 
-    __slots__ = ("_ext",)
+    __slots__ = ()
 
-    code = _PULL
-    body = b""
-
-    def __init__(self, ext: bytes) -> None:
-        self._ext = ext
-
-    def head(self, opaque: int, flag: int = 0) -> bytes:
-        """Length, header kind and header."""
-        ext = len(self._ext)
-        header = _FIXED + ext
-        return (
-            _pack_start(
-                4 + header, _BINARY | header, _PULL, _PYTHON, CLIENT_VERSION, opaque, flag, 0, ext
-            )
-            + self._ext
-        )
+    code = int(RequestCode.PULL_MESSAGE)
 
 
 class PullTemplate:

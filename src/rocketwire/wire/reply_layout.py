@@ -5,10 +5,10 @@ same order. So the first one is decoded in full, and a pattern made from it read
 follow, in 0.4 µs instead of 3 µs, checking every value on the way. What does not match (a remark,
 an escape, another field) is decoded in full again.
 
-Of most answers to a send nobody ever asks more than whether the message is stored. Those are told
+Most answers to a send are never asked for more than whether the message is stored. Those are told
 by their first and last bytes alone (``stored_number``). For one message that is 0.4 µs against 0.5
 for the pattern; but the pattern walks over every value, and the answer to a batch of 500 has 500
-ids. The values between are read, and checked, when somebody asks for them.
+ids. The values between are read, and checked, when they are asked for.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rocketwire.wire.codes import LANGUAGE_NAMES
 _TEXT: Final = r'"([ !#-\[\]-~]*)"'
 _NUMBER: Final = r'"(-?[0-9]{1,19})"'
 _NUMBERS: Final = frozenset({"queueId", "queueOffset", "nextBeginOffset", "minOffset", "maxOffset"})
+_STATUS: Final = re.compile(r"[A-Z][A-Z_]{1,31}")
 _PLACE: Final = frozenset({"msgId", "queueId", "queueOffset"})
 #: The servers of a cluster have a handful of layouts; what comes beyond these is a hostile peer.
 _MOST_LAYOUTS: Final = 128
@@ -53,11 +54,17 @@ class Layout:
     """The pattern of one kind of header."""
 
     __slots__ = (
-        "code", "fields", "flag", "has_place", "head", "match", "opaque", "tail",
+        "code", "fields", "flag", "has_place", "head", "match", "opaque", "remark", "tail",
     )  # fmt: skip
 
     def __init__(
-        self, pattern: str, code: int, flag: int, fields: tuple[str, ...], tail: str
+        self,
+        pattern: str,
+        code: int,
+        flag: int,
+        fields: tuple[str, ...],
+        tail: str,
+        remark: str | None = None,
     ) -> None:
         #: Called with a frame and the bounds of its header.
         self.match = re.compile(pattern.encode()).fullmatch
@@ -67,11 +74,13 @@ class Layout:
         #: The group of the opaque number.
         self.opaque = len(fields) + 1
         #: Whether it tells where a message was stored, with numbers where numbers belong.
-        self.has_place = _PLACE.issubset(fields)
+        self.has_place = _PLACE.issubset(fields) and remark is None
         # A header that tells of no place is not recognised by these: it has no such bytes.
         first = fields[0] if self.has_place and code == 0 else "\n"
         self.head = f'{{"code":{code},"extFields":{{"{first}":"'.encode()
         self.tail = tail.encode()
+        #: The same in every answer of this kind.
+        self.remark = remark
 
     def stored_number(self, frame: bytes) -> int:
         """The opaque number of an answer of this layout that says "stored"; 0 of any other frame.
@@ -135,11 +144,30 @@ def stored_numbers(layout: Layout | None, frames: Sequence[bytes]) -> list[int]:
     return numbers
 
 
+def is_status(remark: str) -> bool:
+    """Whether a remark is the name of a status, which every answer to a pull has (``FOUND``).
+
+    Words of an error differ from one to the next: they are no part of a layout.
+    """
+    return _STATUS.fullmatch(remark) is not None
+
+
 def learn(
-    header: bytes, code: int, language: int, version: int, flag: int, ext: Mapping[str, str]
+    header: bytes,
+    code: int,
+    language: int,
+    version: int,
+    flag: int,
+    ext: Mapping[str, str],
+    remark: str | None = None,
 ) -> Layout | None:
-    """The layout of a header without a remark that was decoded in full; None if it fits none."""
-    key = (code, language, version, flag, *ext)
+    """The layout of a header that was decoded in full; None if it fits none.
+
+    Its remark is none, or the name of a status.
+    """
+    # Java leaves out an empty custom header.
+    has_fields = bool(ext) or b'"extFields"' in header
+    key = (code, language, version, flag, remark, has_fields, *ext)
     try:
         return _known[key]
     except KeyError:
@@ -147,14 +175,13 @@ def learn(
             return None
     fields = ",".join(f'"{re.escape(n)}":{_NUMBER if n in _NUMBERS else _TEXT}' for n in ext)
     name = LANGUAGE_NAMES[language] if 0 <= language < len(LANGUAGE_NAMES) else ""
-    # In Java's order of fields. Who writes them in another is decoded in full each time.
-    middle = f'}},"flag":{flag},"language":"{name}","opaque":'
-    tail = f',"serializeTypeCurrentRPC":"JSON","version":{version}}}'
-    pattern = (
-        rf'\{{"code":{code},"extFields":\{{{fields}{re.escape(middle)}'
-        rf"(-?[0-9]{{1,10}}){re.escape(tail)}"
-    )
-    layout = Layout(pattern, code, flag, tuple(ext), tail)
+    # In Java's order of fields. Answers in another order are decoded in full each time.
+    middle = f'"flag":{flag},"language":"{name}","opaque":'
+    said = "" if remark is None else f',"remark":"{remark}"'
+    tail = f'{said},"serializeTypeCurrentRPC":"JSON","version":{version}}}'
+    custom = rf'"extFields":\{{{fields}\}},' if has_fields else ""
+    pattern = rf'\{{"code":{code},{custom}{re.escape(middle)}(-?[0-9]{{1,10}}){re.escape(tail)}'
+    layout = Layout(pattern, code, flag, tuple(ext), tail, remark)
     found = layout if layout.match(header) is not None else None
     _known[key] = found
     return found

@@ -21,21 +21,31 @@ ID_NAME: Final = b"UNIQ_KEY\x01"
 ID_END: Final = b"\x02"
 
 
-def are_ordinary(properties: dict[str, str]) -> bool:
-    """Whether properties need no closer look: free names, and ordinary text that is not blank.
+#: How properties of these names are written, by the names. Programs use few sets of names.
+_formats: dict[tuple[str, ...], str] = {}
+_MOST_FORMATS: Final = 1000
 
-    Printable text is blank only if it is empty or begins with a blank, so that the least of the
-    names and of the values tell it of all.
+
+def _format_of(names: tuple[str, ...]) -> str | None:
+    """How properties of these names are written; None if one of them needs a closer look.
+
+    Free names of printable text that is not blank need none. Such text is blank only if it is
+    empty or begins with a blank, so that the least of them tells it of all.
     """
     try:
-        return (
-            RESERVED.isdisjoint(properties)
-            and _is_ordinary("".join([*properties, *properties.values()]))
-            and min(properties) >= _FIRST_VISIBLE
-            and min(properties.values()) >= _FIRST_VISIBLE
+        is_ordinary = (
+            RESERVED.isdisjoint(names)
+            and _is_ordinary("".join(names))
+            and min(names) >= _FIRST_VISIBLE
         )
     except TypeError:  # some of it is no text
-        return False
+        return None
+    if not is_ordinary:
+        return None
+    if len(_formats) >= _MOST_FORMATS:
+        _formats.clear()
+    found = _formats[names] = "".join([f"{name.replace('%', '%%')}\x01%s\x02" for name in names])
+    return found
 
 
 def encode_ordinary(message: Message) -> bytes | None:
@@ -63,9 +73,14 @@ def encode_ordinary(message: Message) -> bytes | None:
     if message.handling is not USUAL:
         return None
     if properties is not None:
-        if not are_ordinary(properties):
+        names, values = tuple(properties), tuple(properties.values())
+        form = _formats.get(names) or _format_of(names)
+        try:
+            if form is None or not _is_ordinary("".join(values)) or min(values) < _FIRST_VISIBLE:
+                return None
+        except TypeError:  # a value is no text
             return None
-        text += "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+        text += form % values
     return text.encode()
 
 
@@ -88,7 +103,8 @@ def encode_fields(message: Message) -> bytes:
         text += f"TIMER_DELIVER_MS\x01{round(message.deliver_at * 1000)}\x02"
     properties = message.raw_properties
     if properties is not None:
-        text += "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+        # Not by a format, which asks a name of a class of its own (an enum) for other words.
+        text += "".join(["".join((n, "\x01", v, "\x02")) for n, v in properties.items()])
     return text.encode()
 
 

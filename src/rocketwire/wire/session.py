@@ -1,8 +1,9 @@
 """A connection without a socket: bytes in, answers out.
 
-It numbers requests, remembers who waits for which number, recognises late replies to requests
-that were given up, and surfaces what the peer asks of us. It never waits and never writes: the
-shells do that.
+A ``Session`` numbers requests, learns how answers look, finds the answer to a request and counts
+late ones: for a caller that reads its answers itself, as blocking connections and the columns do.
+A ``SharedSession`` also remembers what waits for which number, and surfaces what the peer asks of
+us. Neither ever waits or writes: the shells do that.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from rocketwire.errors import LocalProtocolError
-from rocketwire.wire.command import ONEWAY, RESPONSE, Command, Reply, Request, decode_command
+from rocketwire.wire.command import ONEWAY, RESPONSE, Command, Reply, Request
 from rocketwire.wire.framing import MAX_FRAME, FrameBuffer
-from rocketwire.wire.reply_layout import Layout, stored_numbers
+from rocketwire.wire.reply_layout import Layout, stored_in_binary, stored_numbers
 from rocketwire.wire.send_request import TemplatedSend, encode_sends
 
 LAST_OPAQUE = 0x7FFFFFFF
@@ -33,34 +34,133 @@ class Expectant(Protocol):
 T = TypeVar("T", bound=Expectant)
 
 
-class Session(Generic[T]):
-    """One connection's state. ``T`` is whatever the shell uses to wake the one who waits."""
+class Session:
+    """One connection's state. It has one request under way, or a row of them."""
 
-    __slots__ = ("_buffer", "_layout", "_usual", "late", "opaque", "pending", "unanswered")
+    __slots__ = ("_layout", "_usual", "buffer", "frames", "late", "opaque")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
-        self._buffer = FrameBuffer(limit)
+        #: Holds the first part of a frame whose rest is under way.
+        self.buffer = FrameBuffer(limit)
+        #: Whole answers that were not given out yet.
+        self.frames: list[bytes] = []
         #: The last number given.
         self.opaque = 0
         self._layout: Layout | None = None
         #: How answers that say "stored" look here.
         self._usual: Layout | None = None
-        #: Who waits, by opaque number, the oldest first.
-        self.pending: dict[int, T] = {}
-        #: Bytes of requests that have no answer yet.
-        self.unanswered = 0
         #: Replies that came after their request was given up.
         self.late = 0
 
-    def issue(self, request: Request, waiter: T) -> tuple[int, bytes]:
+    @property
+    def limit(self) -> int:
+        """The largest frame accepted, its length field included."""
+        return self.buffer.limit
+
+    # -- requests ---------------------------------------------------------------------------
+
+    def number(self, count: int = 1) -> int:
+        """The first of so many numbers in a row, for as many requests."""
+        first, last = self.opaque + 1, self.opaque + count
+        if last > LAST_OPAQUE:
+            first, last = 1, count
+        self.opaque = last
+        return first
+
+    def issue(self, request: Request) -> tuple[int, bytes]:
         """Number a request; returns its opaque number and its head, to be written with the body."""
         opaque = self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
-        head = request.head(opaque)
+        return opaque, request.head(opaque)
+
+    def issue_oneway(self, request: Request) -> bytes:
+        """The head of a request that gets no answer."""
+        return request.head(self.number(), ONEWAY)
+
+    # -- answers ----------------------------------------------------------------------------
+
+    def expect(self, opaque: int) -> bytes:
+        """How the answer to a request ends that says "stored"; empty if that is not known yet.
+
+        To be asked for while the peer works: when the answer is here, every µs counts.
+        """
+        usual = self._usual
+        return b"" if usual is None else usual.ending(opaque)
+
+    def is_expected(self, data: bytes, ending: bytes) -> bool:
+        """Whether what was read is that very answer, and nothing else; ``ending`` is not empty."""
+        usual = self._usual
+        return usual is not None and not self.buffer.held and usual.says_stored(data, ending)
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read.
+
+        Raises:
+            RemoteProtocolError: the stream is broken; close the connection.
+        """
+        self.frames += self.buffer.feed(data)
+
+    def find(self, opaque: int) -> bytes | Reply | None:
+        """The answer to a request, if it is here: the frame, as it is, of one that says "stored".
+
+        Answers before it are late.
+        """
+        while self.frames:
+            frame = self.frames.pop(0)
+            if self._stored_number(frame) == opaque:
+                return frame
+            reply = self.read(frame)
+            if reply.flag & RESPONSE:
+                if reply.opaque == opaque:
+                    return reply
+                self.late += 1
+        return None
+
+    def _stored_number(self, frame: bytes) -> int:
+        """The number of the request whose answer this is, if it says "stored"; else 0."""
+        if frame[0]:  # a binary header, as brokers before 5.0 answer
+            return stored_in_binary(frame)
+        return 0 if self._usual is None else self._usual.stored_number(frame)
+
+    def next_reply(self) -> Reply | None:
+        """The next answer that is here, whatever request it answers.
+
+        What a broker asks of us is passed over: only upkeep's connections answer that.
+        """
+        while self.frames:
+            reply = self.read(self.frames.pop(0))
+            if reply.flag & RESPONSE:
+                return reply
+        return None
+
+    def read(self, frame: bytes) -> Reply:
+        """A frame, read by the layout of the one before if it has the same."""
+        reply = Reply(frame, self._layout)
+        layout = self._layout = reply.layout
+        if layout is not None and layout.has_place:
+            self._usual = layout
+        return reply
+
+
+class SharedSession(Session, Generic[T]):
+    """The state of a connection that many use. ``T`` is how the shell wakes what waits."""
+
+    __slots__ = ("pending", "unanswered")
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        super().__init__(limit)
+        #: What waits, by opaque number, the oldest first.
+        self.pending: dict[int, T] = {}
+        #: Bytes of requests that have no answer yet.
+        self.unanswered = 0
+
+    def issue_for(self, waiter: T, request: Request) -> bytes:
+        """Number the request of a waiter; returns its head, to be written with the body."""
+        opaque, head = self.issue(request)
         waiter.opaque = opaque
         waiter.size = size = len(head) + len(request.body)
         self.pending[opaque] = waiter
         self.unanswered += size
-        return opaque, head
+        return head
 
     def issue_sends(
         self, waiters: Sequence[T], sends: Sequence[TemplatedSend]
@@ -71,22 +171,14 @@ class Session(Generic[T]):
             Their bytes in pieces; the size of each; and those that can't be written, with the
             reason: their size is 0, and nothing is expected for them.
         """
-        first, last = self.opaque + 1, self.opaque + len(waiters)
-        if last > LAST_OPAQUE:
-            first, last = 1, len(waiters)
-        self.opaque = last
+        first = self.number(len(waiters))
         pieces, sizes, errors = encode_sends(sends, first)
-        numbers = range(first, last + 1)
+        numbers = range(first, first + len(waiters))
         for opaque, waiter, size in zip(numbers, waiters, sizes, strict=True):
             waiter.opaque, waiter.size = opaque, size
             self.pending[opaque] = waiter
         self.unanswered += sum(sizes)
         return pieces, sizes, [(self.pending.pop(number), error) for number, error in errors]
-
-    def issue_oneway(self, request: Request) -> bytes:
-        """The head of a request that gets no answer."""
-        self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
-        return request.head(self.opaque, ONEWAY)
 
     def abandon(self, opaque: int) -> T | None:
         """Nobody waits for this one any more; its reply, if it comes, is late."""
@@ -99,20 +191,20 @@ class Session(Generic[T]):
         """Take what was read.
 
         Returns:
-            Those who take frames and whose ``answer``, which says "stored", came; the other
+            Those that take frames and whose ``answer``, which says "stored", came; the other
             answers, each with its waiter; and the peer's requests.
 
         Raises:
             RemoteProtocolError: the stream is broken; close the connection.
         """
-        frames = self._buffer.feed(data)
+        frames = self.buffer.feed(data)
         numbers = stored_numbers(self._usual, frames)
         replies: list[Reply] = []
         asked: list[Command] = []
         if 0 in numbers:
-            # All frames are read before anybody is taken off the list: if one is malformed, those
+            # All frames are read before a waiter is taken off the list: if one is malformed, those
             # whose answers came before it in the same bytes still wait, and are told of the loss.
-            replies, asked = self._read(numbers, frames)
+            replies, asked = self._read_others(numbers, frames)
         stored: list[T] = []
         answers: list[tuple[T, Reply]] = []
         take, answered = self.pending.pop, 0
@@ -138,7 +230,9 @@ class Session(Generic[T]):
                 answers.append((waiter, reply))
         return stored, answers, asked
 
-    def _read(self, numbers: list[int], frames: list[bytes]) -> tuple[list[Reply], list[Command]]:
+    def _read_others(
+        self, numbers: list[int], frames: list[bytes]
+    ) -> tuple[list[Reply], list[Command]]:
         """The answers without a number yet, unless they look like one before, and requests."""
         replies: list[Reply] = []
         asked: list[Command] = []
@@ -148,18 +242,15 @@ class Session(Generic[T]):
                 numbers[place : place + 1] = stored_numbers(self._usual, [frame])
             if numbers[place]:
                 continue
-            reply = Reply(frame, self._layout)
-            layout = self._layout = reply.layout
+            reply = self.read(frame)
             if reply.flag & RESPONSE:
                 replies.append(reply)
             else:
-                asked.append(decode_command(frame))
-            if layout is not None and layout.has_place:
-                self._usual = layout
+                asked.append(reply.as_request())
         return replies, asked
 
     def lose(self) -> list[T]:
-        """The connection is gone; returns everybody who waited."""
+        """The connection is gone; returns all that waited."""
         waiters = list(self.pending.values())
         self.pending.clear()
         self.unanswered = 0

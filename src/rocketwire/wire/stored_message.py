@@ -156,7 +156,7 @@ def encode_record(  # noqa: PLR0913 - a record has that many fields
 ) -> bytes:
     """One record. The host bits of the system flag are set from the hosts.
 
-    Hosts may be given as text or as :func:`pack_host` makes them; ``body_crc`` only by who knows it.
+    Hosts may be given as text or as :func:`pack_host` makes them; ``body_crc`` only if known.
 
     Raises:
         LocalProtocolError: something does not fit into its field.
@@ -284,7 +284,7 @@ def unwrap_inner_batch(
     by the body, not by INNER_NUM, which could only agree or be wrong.
 
     Args:
-        record: what was stored. Anybody may send a message with the flags of a batch.
+        record: what was stored. Any client may send a message with the flags of a batch.
         end: where the offsets end that it may take: those behind it belong to others.
         limit: the largest body to make whole again.
 
@@ -295,7 +295,8 @@ def unwrap_inner_batch(
         return [record]
     body = decompress(record.body, record.system_flag, limit)
     most = end - record.queue_offset
-    items = list(islice(decode_batch(body), min(most + 1, _FAR_MORE)))
+    # An answer may have the messages of several queues, or be in no order at all.
+    items = list(islice(decode_batch(body), min(max(most, 0) + 1, _FAR_MORE)))
     if not 0 < len(items) <= most:
         raise RemoteProtocolError(f"{len(items)} messages are in a batch that has {most} offsets")
     base = number_in(record.properties.get(Property.INNER_BASE), record.queue_offset)

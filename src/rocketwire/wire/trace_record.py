@@ -1,13 +1,13 @@
 """Records of a message's way, as Java writes them into the trace topic.
 
-Fields are separated by 0x01, records end with 0x02. What to record is decided by whoever sends or
-consumes; here it becomes text and back. Writing never fails on account of odd text, because a trace
-must not harm the message it tells of.
+Fields are separated by 0x01, records end with 0x02. What to record is decided by producers and
+consumers; here it becomes text and back. Writing never fails on account of odd text, because a
+trace must not harm the message it tells of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from rocketwire.errors import RemoteProtocolError
@@ -102,11 +102,6 @@ def encode_trace_record(record: TraceRecord) -> str:
     """One record, with its end."""
     fields = _fields_of(record)
     return FIELD_END.join([_text(value) for value in fields]) + RECORD_END
-
-
-def encode_trace(records: Iterable[TraceRecord]) -> bytes:
-    """The body of a trace message."""
-    return "".join([encode_trace_record(record) for record in records]).encode("utf-8", "replace")
 
 
 def _fields_of(record: TraceRecord) -> tuple[object, ...]:

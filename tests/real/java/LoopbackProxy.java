@@ -45,17 +45,49 @@ public final class LoopbackProxy {
         GrpcMessagingApplication application = (GrpcMessagingApplication)
             call("createServiceProcessor", new Class<?>[] {MessagingProcessor.class}, processor);
         int port = ConfigurationManager.getProxyConfig().getGrpcServerPort();
-        GrpcServerBuilder builder = GrpcServerBuilder.newBuilder(ProxyStartup.createServerExecutor(), port);
+        Object[] certificates = certificates();
+        GrpcServerBuilder builder = (GrpcServerBuilder)
+            newBuilder().invoke(null, with(certificates, ProxyStartup.createServerExecutor(), port));
         bindGrpc(builder, new InetSocketAddress(address, port));
-        StartAndShutdown remoting = new RemotingProtocolServer(processor);
+        StartAndShutdown remoting = (StartAndShutdown)
+            RemotingProtocolServer.class.getConstructors()[0].newInstance(with(certificates, processor));
         bindRemoting(remoting, address);
         StartAndShutdown all = (StartAndShutdown) field(ProxyStartup.class, "PROXY_START_AND_SHUTDOWN").get(null);
         Method append = all.getClass().getSuperclass().getDeclaredMethod(
             "appendStartAndShutdown", StartAndShutdown.class);
         append.setAccessible(true);
+        for (Object each : certificates) {
+            append.invoke(all, each);
+        }
         append.invoke(all, builder.addService(application).configInterceptor().build());
         append.invoke(all, remoting);
         all.start();
+    }
+
+    /** Since 5.4 both servers are given somebody who watches the files of their certificates. */
+    private static Object[] certificates() throws Exception {
+        try {
+            Class<?> type = Class.forName("org.apache.rocketmq.proxy.service.cert.TlsCertificateManager");
+            return new Object[] {type.getConstructor().newInstance()};
+        } catch (ClassNotFoundException old) {
+            return new Object[0];
+        }
+    }
+
+    private static Method newBuilder() throws NoSuchMethodException {
+        for (Method method : GrpcServerBuilder.class.getMethods()) {
+            if (method.getName().equals("newBuilder")) {
+                return method;
+            }
+        }
+        throw new NoSuchMethodException("GrpcServerBuilder.newBuilder");
+    }
+
+    private static Object[] with(Object[] last, Object... first) {
+        Object[] all = new Object[first.length + last.length];
+        System.arraycopy(first, 0, all, 0, first.length);
+        System.arraycopy(last, 0, all, first.length, last.length);
+        return all;
     }
 
     private static Object call(String name, Class<?>[] types, Object... values) throws Exception {

@@ -56,6 +56,16 @@ public final class LoopbackServer {
         }
         bindServers(controller, address);
         controller.start();
+        startController();
+    }
+
+    /** Since 5.0 a name server has a controller of replicas inside, if its configuration says so. */
+    private static void startController() throws Exception {
+        try {
+            NamesrvStartup.class.getMethod("controllerManagerMain").invoke(null);
+        } catch (NoSuchMethodException old) {
+            return;
+        }
     }
 
     /** 4.x and 5.x make the controller by methods of different shape. */
@@ -130,8 +140,12 @@ public final class LoopbackServer {
         InvocationHandler handler = (proxy, method, values) -> {
             try {
                 Object result = method.invoke(service, values);
-                if (method.getName().equals("init") && !bindAcceptor(service, address)) {
-                    throw new IllegalStateException("the replication acceptor was not found");
+                if (method.getName().equals("init")) {
+                    if (!bindAcceptor(service, address)) {
+                        throw new IllegalStateException("the replication acceptor was not found");
+                    }
+                    // Under a controller it is cast to its own class from now on.
+                    field.set(store, service);
                 }
                 return result;
             } catch (InvocationTargetException error) {

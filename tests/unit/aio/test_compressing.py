@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rocketwire import AsyncProducer, AsyncReader, Message, SendStatus
+from rocketwire import AsyncProducer, AsyncReader, Message, ReplyTimeoutError, SendStatus
+from rocketwire.aio.delivery import Delivery
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire import compression
 
@@ -84,6 +85,51 @@ def test_submits_stay_in_order_behind_one_that_is_compressed(cluster, auto_batch
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("auto_batch", [None, True])
+@pytest.mark.parametrize("limit", [{"max_in_flight": 1}, {"max_in_flight_bytes": 1}])
+def test_submits_that_wait_for_room_are_compressed_in_order(cluster, auto_batch, limit) -> None:
+    """They were let in, and then failed, because nobody had compressed them."""
+
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server, auto_batch=auto_batch, **limit) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            wanted = [b"0", LARGE + b"1", b"2", LARGE + b"3", LARGE + b"4", MEDIUM + b"5", b"6"]
+            messages = [Message(TOPIC, body, sharding_key="k") for body in wanted]
+            deliveries = await asyncio.gather(*[producer.submit(m) for m in messages])
+            assert [(await d).status for d in deliveries] == [SendStatus.OK] * 7
+            assert producer.stats().in_flight == 0
+            assert producer._in_flight.held_bytes == 0
+            assert producer._sender.encoder.prepared == {}
+        assert (await bodies(cluster))[1:] == wanted
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ticks", range(12))
+def test_a_submit_that_waits_for_room_is_cancelled_at_any_moment(cluster, ticks) -> None:
+    """Room, and what was compressed, are given back wherever it stands."""
+
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server, max_in_flight=1) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            messages = [Message(TOPIC, LARGE + bytes([n])) for n in range(4)]
+            submits = [asyncio.ensure_future(producer.submit(m)) for m in messages]
+            for _ in range(ticks):
+                await asyncio.sleep(0.001)
+            for submit in submits[::2]:
+                submit.cancel()
+            ends = await asyncio.gather(*submits, return_exceptions=True)
+            for end in ends:
+                assert isinstance(end, (Delivery, asyncio.CancelledError)), end
+            assert isinstance(ends[1], Delivery)
+            await producer.flush()
+            assert producer.stats().in_flight == 0
+            assert producer._in_flight.held_bytes == 0
+            assert producer._sender.encoder.prepared == {}
+
+    asyncio.run(main())
+
+
 def test_the_loop_compresses_little_in_one_tick(cluster, compressed_on) -> None:
     async def main() -> None:
         async with AsyncProducer(cluster.name_server) as producer:
@@ -127,7 +173,23 @@ def test_a_shutdown_waits_for_what_is_being_compressed(cluster) -> None:
     asyncio.run(main())
 
 
-def test_a_transaction_of_a_large_message_is_sent(cluster) -> None:
+def test_the_body_of_a_large_request_is_never_compressed_on_the_loop(
+    cluster, compressed_on
+) -> None:
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server, group="asks") as producer:
+            with pytest.raises(ReplyTimeoutError):  # nobody replies
+                await producer.request(Message(TOPIC, LARGE), timeout=1.0)
+        assert LARGE in await bodies(cluster)
+
+    asyncio.run(main())
+    assert [size for size, _ in compressed_on] == [len(LARGE)]
+    assert all(name.startswith("rocketwire-compress") for _, name in compressed_on)
+
+
+def test_a_transaction_of_a_large_message_is_compressed_off_the_loop(
+    cluster, compressed_on
+) -> None:
     async def main() -> None:
         async with (
             AsyncProducer(cluster.name_server, group="t") as producer,
@@ -137,3 +199,5 @@ def test_a_transaction_of_a_large_message_is_sent(cluster) -> None:
         assert LARGE in await bodies(cluster)
 
     asyncio.run(main())
+    assert [size for size, _ in compressed_on] == [len(LARGE)]
+    assert all(name.startswith("rocketwire-compress") for _, name in compressed_on)

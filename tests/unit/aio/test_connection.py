@@ -25,8 +25,8 @@ def soon(seconds=10.0):
     return time.monotonic() + seconds
 
 
-def ask(address, code=7, *, body=b"", seconds=10.0, flight=None):
-    return invoke(address, Command(code, body=body), soon(seconds), flight)
+def ask(address, code=7, *, body=b"", seconds=10.0, observer=None):
+    return invoke(address, Command(code, body=body), soon(seconds), observer)
 
 
 def ask_many(address, count, *, seconds=10.0, body=b""):
@@ -522,7 +522,7 @@ def test_a_frame_beyond_the_limit_closes_the_connection(run, serve, driving):
 
 
 def test_the_flight_hears_when_it_was_written_and_behind_how_much(run, serve, driving):
-    class Flight:
+    class Observer:
         def __init__(self):
             self.told = []
 
@@ -531,30 +531,30 @@ def test_the_flight_hears_when_it_was_written_and_behind_how_much(run, serve, dr
 
     async def main():
         async with serve() as server, driving() as driver:
-            flights = [Flight(), Flight(), Flight()]
+            observers = [Observer(), Observer(), Observer()]
             before = time.monotonic()
             calls = tuple(
-                Invoke(server.address, Command(1, body=bytes(100)), soon(), f) for f in flights
+                Invoke(server.address, Command(1, body=bytes(100)), soon(), f) for f in observers
             )
             await driver.run(invoke_all(calls))
-            sizes = [flight.told[0][1] for flight in flights]
+            sizes = [observer.told[0][1] for observer in observers]
             assert sizes == [129, 258, 387]
-            assert all(before <= f.told[0][0] <= time.monotonic() for f in flights)
-            assert all(len(f.told) == 1 for f in flights)
+            assert all(before <= f.told[0][0] <= time.monotonic() for f in observers)
+            assert all(len(f.told) == 1 for f in observers)
             assert driver.connections[server.address].session.unanswered == 0
 
     run(main())
 
 
 def test_a_flight_that_never_left_hears_nothing(run, driving, free_address):
-    class Flight:
+    class Observer:
         def written(self, now, unanswered):
             raise AssertionError("not written")
 
     async def main():
         async with driving() as driver:
             with pytest.raises(ConnectFailedError):
-                await driver.run(ask(free_address, flight=Flight()))
+                await driver.run(ask(free_address, observer=Observer()))
 
     run(main())
 

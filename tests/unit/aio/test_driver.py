@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rocketwire.core.effects import Gate, Invoke, invoke, invoke_all, oneway, sleep, wait
+from rocketwire.core.effects import Event, Invoke, invoke, invoke_all, oneway, sleep, wait
 from rocketwire.errors import ClientClosedError, ConnectFailedError, ConnectionLostError
 from rocketwire.wire.command import Command, Reply
 
@@ -169,9 +169,9 @@ def test_sleep_lasts_until_its_moment(run, driving):
 def test_an_open_gate_holds_nobody(run, driving):
     async def main():
         async with driving() as driver:
-            gate = Gate()
-            gate.open()
-            assert await driver.run(wait(gate, 0.0)) is True
+            event = Event()
+            event.set()
+            assert await driver.run(wait(event, 0.0)) is True
 
     run(main())
 
@@ -180,10 +180,10 @@ def test_an_open_gate_holds_nobody(run, driving):
 def test_a_gate_may_be_opened_by_another_thread(run, driving, deadline):
     async def main():
         async with driving() as driver:
-            gate = Gate()
-            waiting = asyncio.create_task(driver.run(wait(gate, soon(deadline))))
+            event = Event()
+            waiting = asyncio.create_task(driver.run(wait(event, soon(deadline))))
             await asyncio.sleep(0)
-            thread = threading.Thread(target=gate.open)
+            thread = threading.Thread(target=event.set)
             thread.start()
             assert await waiting is True
             thread.join()
@@ -194,10 +194,10 @@ def test_a_gate_may_be_opened_by_another_thread(run, driving, deadline):
 def test_a_gate_may_be_opened_on_the_loop(run, driving):
     async def main():
         async with driving() as driver:
-            gate = Gate()
-            waiting = [asyncio.create_task(driver.run(wait(gate, soon()))) for _ in range(5)]
+            event = Event()
+            waiting = [asyncio.create_task(driver.run(wait(event, soon()))) for _ in range(5)]
             await asyncio.sleep(0)
-            gate.open()
+            event.set()
             assert await asyncio.gather(*waiting) == [True] * 5
 
     run(main())
@@ -206,26 +206,26 @@ def test_a_gate_may_be_opened_on_the_loop(run, driving):
 def test_a_gate_that_stays_shut_is_waited_for_until_the_deadline(run, driving):
     async def main():
         async with driving() as driver:
-            gate = Gate()
-            assert await driver.run(wait(gate, soon(0.02))) is False
-            gate.open()  # nobody listens any more
+            event = Event()
+            assert await driver.run(wait(event, soon(0.02))) is False
+            event.set()  # nobody listens any more
             await asyncio.sleep(0)
 
     run(main())
 
 
 def test_a_gate_opened_after_the_loop_has_gone_is_no_error(driving):
-    gate = Gate()
+    event = Event()
 
     async def main():
         async with driving() as driver:
-            driver.start(wait(gate, math.inf), lambda result, error: None)
+            driver.start(wait(event, math.inf), lambda result, error: None)
 
     asyncio.run(main())
-    thread = threading.Thread(target=gate.open)
+    thread = threading.Thread(target=event.set)
     thread.start()
     thread.join()
-    assert gate.is_open
+    assert event.is_set
 
 
 class Closing:
@@ -277,14 +277,14 @@ def test_cancelling_closes_the_operation_and_leaves_the_connection_usable(run, s
     run(main())
 
 
-@pytest.mark.parametrize("kind", ["sleep", "gate", "all", "connecting"])
+@pytest.mark.parametrize("kind", ["sleep", "event", "all", "connecting"])
 def test_every_kind_of_waiting_can_be_cancelled(run, serve, driving, kind):
     async def main():
         async with serve(mute) as server, driving() as driver:
-            gate = Gate()
+            event = Event()
             ops = {
                 "sleep": lambda: sleep(soon()),
-                "gate": lambda: wait(gate, soon()),
+                "event": lambda: wait(event, soon()),
                 "all": lambda: invoke_all((Invoke(server.address, Command(1), soon()),) * 3),
                 "connecting": lambda: ask(server.address),
             }
@@ -296,7 +296,7 @@ def test_every_kind_of_waiting_can_be_cancelled(run, serve, driving, kind):
             handle.give_up()
             handle.give_up()
             assert closing.ended == "closed"
-            gate.open()
+            event.set()
             await asyncio.sleep(0.01)
             assert ends == []
             if kind == "all":

@@ -66,7 +66,7 @@ def test_a_message_is_sent_and_read_back(run, cluster, topic):
 
 def test_many_sends_at_once_share_one_connection_per_broker(run, cluster, topic):
     async def main():
-        async with AsyncProducer(cluster.name_server) as producer:
+        async with AsyncProducer(cluster.name_server, send_timeout=20.0) as producer:
             sends = (producer.send(Message(topic, str(n))) for n in range(300))
             results = await asyncio.gather(*sends)
             assert {r.status for r in results} == {SendStatus.OK}
@@ -421,7 +421,7 @@ def test_a_producer_that_was_not_closed_warns(run, cluster, topic):
             del producer
             gc.collect()
         for driver in drivers:
-            while not driver.links.is_idle:
+            while not driver.table.is_idle:
                 await asyncio.sleep(0.001)
 
     run(main())

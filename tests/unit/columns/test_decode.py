@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketwire.columns.decode import RecordDecoder
+from rocketwire.columns.record_starts import PullBody
 from rocketwire.columns.schema import (
     ALL_COLUMNS,
     READ_SCHEMA,
@@ -19,7 +20,6 @@ from rocketwire.columns.schema import (
     SOURCE_ID_PROPERTY,
     select_columns,
 )
-from rocketwire.columns.walk import PullBody
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.batch import encode_batch

@@ -6,9 +6,9 @@ import threading
 import numpy as np
 import pytest
 
+from rocketwire.columns.client_parts import parts_of, sender_of
 from rocketwire.columns.deliver import Deliverer
 from rocketwire.columns.encode import Frame
-from rocketwire.columns.inside import parts_of, sender_of
 from rocketwire.embedded.cluster import EmbeddedCluster
 from rocketwire.embedded.faults import Fault, FaultKind
 from rocketwire.errors import SendFailedError

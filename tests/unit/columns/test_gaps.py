@@ -10,9 +10,9 @@ from tests.unit.sync.peer import Peer, PeerConnection
 
 from rocketwire import Reader
 from rocketwire.columns import DataLossError, read_table
+from rocketwire.columns.client_parts import parts_of
 from rocketwire.columns.decode import RecordDecoder
 from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
-from rocketwire.columns.inside import parts_of
 from rocketwire.columns.schema import select_columns
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue

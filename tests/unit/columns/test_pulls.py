@@ -1,15 +1,16 @@
 """Pulls from a template are those that the client makes; answers are read as it reads them."""
 
 import pytest
+from tests.wire_tools import reply_from
 
-from rocketwire.columns.pulls import Bundle, QueuePulls
+from rocketwire.columns.pulls import QueuePulls
 from rocketwire.config import Credentials, ReaderConfig
 from rocketwire.core.instance import Instance
 from rocketwire.core.reading.pull import ALL, pull_request, tag_filter
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.system.surroundings import surroundings
-from rocketwire.wire.command import BINARY, JSON, RESPONSE, Command, decode_command, reply_from
+from rocketwire.wire.command import BINARY, JSON, RESPONSE, Command, decode_command
 from rocketwire.wire.framing import FrameBuffer
 from rocketwire.wire.pull_request import next_offset_of
 
@@ -38,10 +39,10 @@ def test_a_template_makes_the_same_request_as_the_client(settings, tags, offset,
     assert decode_command(made[4:]) == decode_command(plain.head(77)[4:])
 
 
-def test_a_bundle_is_its_requests_one_after_the_other():
+def test_requests_in_a_row_are_whole_frames_with_numbers_of_their_own():
     template = QueuePulls(instance(), QUEUE, "group", ALL)
     frames = [template.frame(number, number * 32, 32) for number in range(5)]
-    seen = [decode_command(frame) for frame in FrameBuffer().feed(Bundle(frames).head(1))]
+    seen = [decode_command(frame) for frame in FrameBuffer().feed(b"".join(frames))]
     assert [command.opaque for command in seen] == list(range(5))
     assert [command.ext["queueOffset"] for command in seen] == ["0", "32", "64", "96", "128"]
 

@@ -10,9 +10,9 @@ import pytest
 
 from rocketwire import columns
 from rocketwire.columns import DataLossError, read_batches, read_table, send_table
+from rocketwire.columns.client_parts import parts_of
 from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
 from rocketwire.columns.hash import java_hash_column
-from rocketwire.columns.inside import parts_of
 from rocketwire.embedded.cluster import EmbeddedCluster
 from rocketwire.errors import ClientClosedError, ConfigError, InvalidMessageError, SendFailedError
 from rocketwire.message import Message, MessageQueue

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.core.world import NAME_SERVER, World, decoded, route_of
 
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.upkeep import (
     heartbeat,
     keep_heartbeats,
@@ -13,9 +14,11 @@ from rocketwire.core.upkeep import (
     keep_routes,
     say_goodbye,
 )
-from rocketwire.message import Message
-from rocketwire.testing.simulated_network import Answer, Hang, Refuse, Slow
-from rocketwire.wire.codes import RequestCode
+from rocketwire.errors import SendFailedError
+from rocketwire.message import Message, MessageQueue
+from rocketwire.testing.simulated_network import Answer, Hang, Refuse, Reset, Slow
+from rocketwire.wire.codes import RequestCode, ResponseCode
+from rocketwire.wire.route import TopicRoute
 
 
 def started(**options) -> World:
@@ -92,6 +95,46 @@ def test_a_broker_that_can_t_be_reached_makes_routes_fresh_at_once() -> None:
         world.send()
     world.clock.advance(0.5)
     assert len(world.asked) > asked
+
+
+SLAVE = Answer(ResponseCode.SERVICE_NOT_AVAILABLE, "it is a slave")
+
+
+@pytest.mark.parametrize(
+    ("fault", "mode"),
+    [
+        (Refuse(), SendMode.BLOCKING),
+        (Refuse(), SendMode.ASYNC),
+        (Refuse(), SendMode.ONEWAY),
+        (Reset(), SendMode.BLOCKING),
+        (SLAVE, SendMode.ASYNC),
+    ],
+)
+def test_a_send_without_a_second_try_makes_routes_fresh_at_once(fault: Any, mode: SendMode) -> None:
+    """Its master may have moved: a send that stays on its queue failed for up to 30 seconds."""
+    world = started()
+    keep(world)
+    world.clock.advance(10.0)
+    asked = len(world.asked)
+    world.brokers["broker-b"].break_now(fault)
+    with pytest.raises(SendFailedError):
+        world.send(queue=MessageQueue("T", "broker-b", 0), mode=mode)
+    world.clock.advance(0.5)
+    assert len(world.asked) > asked
+
+
+def test_a_key_whose_broker_has_no_master_makes_routes_fresh_at_once() -> None:
+    world = started()
+    keep(world)
+    world.clock.advance(10.0)
+    place = world.send(Message("T", b"x", sharding_key="order-1")).queue
+    left = route_of({name: 4 for name in world.names if name != place.broker})
+    order = ";".join(f"{name}:4" for name in world.names)
+    world.instance.routes.update("T", TopicRoute(left.queues, left.brokers, order, {}))
+    with pytest.raises(SendFailedError, match="has no master"):
+        world.send(Message("T", b"x", sharding_key="order-1"))
+    world.clock.advance(0.5)
+    assert world.send(Message("T", b"x", sharding_key="order-1")).queue == place
 
 
 def test_a_name_server_that_is_down_does_not_end_the_refreshing() -> None:

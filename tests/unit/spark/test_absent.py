@@ -30,7 +30,7 @@ def test_the_source_is_found():
             "import pyspark; pyspark.__version__ = '3.5.0'",
             "needs pyspark 4.0 or later, this is 3.5",
         ),
-        ("import sys; sys.modules['rocketwire.columns.decode'] = None", "can't be loaded"),
+        ("import sys; sys.modules['rocketwire.spark.client'] = None", "can't be loaded"),
     ],
 )
 def test_what_is_missing_is_said_when_the_source_is_used(broken, words):

@@ -7,12 +7,12 @@ import pytest
 from rocketwire.config import ProducerConfig, ReaderConfig
 from rocketwire.errors import ConfigError, RouteError
 from rocketwire.message import MessageQueue
+from rocketwire.spark.option_names import in_option_words
 from rocketwire.spark.option_values import EARLIEST, LATEST, parse_moment
 from rocketwire.spark.options import (
     ALL_OPTIONS,
     check_names,
     client_options,
-    in_option_words,
     read_options,
     write_options,
 )
@@ -179,9 +179,37 @@ def test_client_options_become_settings_of_each_kind_of_client():
     assert producer.name_servers == ("127.0.0.1:9876",)
 
 
-def test_a_wrong_client_option_is_named_in_camel_case():
-    with pytest.raises(ConfigError, match="sendTimeout"):
-        client_options(TOPIC | {"sendtimeout": "soon"})
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"sendtimeout": "soon"}, "sendTimeout: 'soon'"),
+        ({"accesskey": "me"}, "both accessKey and secretKey"),
+        ({"credentialsfile": "/none"}, "credentialsFile '/none'"),
+        ({"tlsverify": "perhaps"}, "tlsVerify: 'perhaps'"),
+        ({"tlskeyfile": "key.pem"}, "tlsKeyFile without tlsCertFile"),
+        # Found before any task runs, like all others.
+        ({"selector": "nearest"}, "selector is 'nearest'; it is one of best_queue"),
+        # Nothing that can be written as text.
+        ({"middleware": "mine"}, "option 'middleware' is unknown"),
+    ],
+)
+def test_a_wrong_client_option_is_named_in_camel_case(given, words):
+    with pytest.raises(ConfigError, match=words):
+        client_options(TOPIC | given)
+
+
+@pytest.mark.parametrize("name", ["topic", "deadLetterTopic"])
+@pytest.mark.parametrize("value", ["not a name", "a" * 128, "TBW102-é"])
+def test_a_topic_that_no_broker_takes_is_refused_before_any_task_runs(name, value):
+    with pytest.raises(ConfigError, match=f"^option {name}: "):
+        write_options(NS | {name.lower(): value})
+
+
+def test_kafkas_names_are_written_as_kafka_writes_them():
+    with pytest.raises(
+        ConfigError, match="option subscribePattern is Kafka's: here it is topicPattern"
+    ):
+        check_names({"subscribepattern": "a.*"})
 
 
 def test_name_servers_may_come_from_the_drivers_environment():
@@ -226,6 +254,7 @@ def test_moments(text, expected):
     ("text", "wanted"),
     [
         ("broker-a, broker-b", {"": ("broker-a", "broker-b")}),
+        ('["a", "b"]', {"": ("a", "b")}),
         ("3", {"": 3}),
         ('{"orders": ["a", "b"], "other": 2, "third": "a,c"}',
          {"orders": ("a", "b"), "other": 2, "third": ("a", "c")}),
@@ -235,7 +264,9 @@ def test_expected_brokers_are_names_or_a_count_for_all_topics_or_each(text, want
     assert read_options(TOPIC | {"expectedbrokers": text}, streaming=True).expected == wanted
 
 
-@pytest.mark.parametrize("text", ["0", ",", '{"t": 0}', '{"t": []}', "{", '{"t": [1]}', "00000"])
+@pytest.mark.parametrize(
+    "text", ["0", ",", '{"t": 0}', '{"t": []}', "{", '{"t": [1]}', "00000", "-1", "1.5", "[1]", "["]
+)
 def test_wrong_expected_brokers_are_refused(text):
     with pytest.raises(ConfigError, match="option expectedBrokers"):
         read_options(TOPIC | {"expectedbrokers": text}, streaming=False)

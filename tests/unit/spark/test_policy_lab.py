@@ -25,6 +25,7 @@ from rocketwire.spark.policy_lab.conditions import (
 from rocketwire.spark.policy_lab.figures import Bounds, Cost, Tally, tally_from
 from rocketwire.spark.policy_lab.findings import LabResult, figures_of
 from rocketwire.spark.policy_lab.page import make_page
+from rocketwire.spark.policy_lab.plots import _dot_names
 from rocketwire.spark.policy_lab.policies import GRID, MOST, Candidate, candidates, describe
 from rocketwire.spark.policy_lab.recorded import Recording, Trouble
 from rocketwire.spark.policy_lab.replay import (
@@ -337,6 +338,28 @@ def test_the_recorded_policy_is_kept_when_it_is_as_good() -> None:
     assert judged(same).advice == "keep"
 
 
+@pytest.mark.parametrize(("default", "advised"), [(1.2, "default"), (3.0, "slow_factor 8")])
+def test_the_default_is_advised_where_another_is_hardly_better(
+    default: float, advised: str
+) -> None:
+    results = {
+        "old": bounds(*[10.0] * 10),
+        "slow_factor 8": bounds(*[1.0] * 10),
+        "default": bounds(*[default] * 10),
+    }
+    verdict = judged(results)
+    assert (verdict.advice, verdict.chosen) == ("change", advised)
+
+
+def test_the_recorded_policy_is_called_so_once() -> None:
+    tally = bounds(1.0)
+    named = {
+        name: figures_of(Candidate(name, FaultPolicy(floor=0.1), {}), tally, name).title
+        for name in ("java5", "recorded (floor 0.1)")
+    }
+    assert list(named.values()) == ["java5 (recorded)", "recorded (floor 0.1)"]
+
+
 def test_a_bootstrap_interval_holds_the_mean() -> None:
     low, high = bootstrap([1.0, 2.0, 3.0, 4.0, 5.0], 1)
     assert 1.0 < low < 3.0 < high < 5.0
@@ -377,3 +400,12 @@ def test_trouble_is_told_with_its_count() -> None:
     assert len(told) == 2
     assert told[0].startswith("3 lines could not be read")
     assert "clocks" in told[1]
+
+
+def test_names_of_policies_at_one_place_are_one_label() -> None:
+    names = [("java4", 0.80, 0.9, 0.0), ("off", 0.81, 0.9, 0.01), ("default", 0.2, 0.3, 0.5)]
+    drawn = _dot_names(names)
+    assert drawn.count("<span") == 2
+    assert ">java4, off<" in drawn
+    # To the right of its mark it would leave the drawing.
+    assert 'class="dot-name before"' in drawn

@@ -10,8 +10,8 @@ from rocketwire.spark.policy_lab.simulation import (
     Experiment,
     Worker,
     _extent,
-    _tasks,
     harm_of,
+    tasks_of,
 )
 from rocketwire.testing.simulated_cluster import ClusterFigures, Setting
 
@@ -30,7 +30,7 @@ def experiments(default: ClusterFigures, off: ClusterFigures, size: int = 100) -
 
 
 def test_tasks_are_policies_times_faults_times_seeds_times_sizes() -> None:
-    tasks = _tasks(BASE, ["hang@all", "refuse@all"], ["default", "off"], 3, [(40, 4)])
+    tasks = tasks_of(BASE, ["hang@all", "refuse@all"], ["default", "off"], 3, [(40, 4)])
     assert len(tasks) == 2 * 2 * 3 * 2
     assert {(task["producers"], task["brokers"]) for task in tasks} == {(20, 3), (40, 4)}
     extent = _extent(BASE, tasks)
@@ -52,7 +52,7 @@ def test_wrong_experiments_are_refused_before_anything_begins(changes: Any, blam
     given: dict[str, Any] = {"faults": ["hang@all"], "policies": ["off"], "seeds": 1, "sizes": []}
     given |= changes
     with pytest.raises(ConfigError, match=blamed):
-        _tasks(BASE, given["faults"], given["policies"], given["seeds"], given["sizes"])
+        tasks_of(BASE, given["faults"], given["policies"], given["seeds"], given["sizes"])
 
 
 def test_a_worker_runs_an_experiment_and_says_what_it_took() -> None:
@@ -72,4 +72,7 @@ def test_harm_is_named_with_its_size() -> None:
     assert "500 sends fail" in told
     slow = experiments(figures(lost=900.0), figures(lost=100.0))
     assert "900 s are lost" in harm_of(slow)
+    tail = experiments(figures(p999=0.0715), figures(p999=0.0141))
+    assert "72 ms and more, and 14 ms without" in harm_of(tail)
+    assert "no harm" in harm_of(experiments(figures(p999=0.018), figures(p999=0.013)))
     assert "was not asked" in harm_of(small[:1])

@@ -32,6 +32,7 @@ class Brokers:
         self.committed = []
         self.asked = 0
         self.ordered = {}
+        self.registered = {"a", "b"}
         self.moments = {}
 
     @property
@@ -47,6 +48,9 @@ class Brokers:
         if choice.pattern is None:
             return choice.topics
         return tuple(topic for topic in sorted(self.topics_known) if choice.matches(topic))
+
+    def has_any(self, brokers):
+        return not self.registered.isdisjoint(brokers)
 
     def queues(self, choice):
         return tuple(q for t in self.topics(choice) for q in sorted(self.topics_known[t]))
@@ -381,6 +385,20 @@ def test_a_topic_is_deleted_only_when_it_stays_away(source, clock):
     step(lenient, clock, start)
     clock.now += 100
     assert step(lenient, clock, start) is start
+
+
+def test_a_topic_whose_brokers_are_all_away_is_waited_for(source, clock):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers, readtimeout="120s")
+    start = step(stream, clock, stream.initial())
+    del brokers.topics_known["t"]
+    brokers.registered = set()
+    assert step(stream, clock, start) is start
+    clock.now += 100
+    assert step(stream, clock, start) is start
+    clock.now += 30
+    with pytest.raises(MissingQueuesError, match="in the checkpoint, and its broker left"):
+        step(stream, clock, start)
 
 
 def test_progress_is_reported_when_it_is_committed(source, clock):

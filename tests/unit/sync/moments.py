@@ -65,14 +65,23 @@ class Moments:
         at: which moment; the first one is 0.
         deed: what is done there.
         raises: whether it raises: then only moments count at which a signal handler runs.
+        modules: whose calls are traced, besides our own.
     """
 
-    def __init__(self, at: int, deed: Callable[[], object], *, raises: bool) -> None:
+    def __init__(
+        self,
+        at: int,
+        deed: Callable[[], object],
+        *,
+        raises: bool,
+        modules: tuple[str, ...] = ("threading", "queue"),
+    ) -> None:
         self.count = 0
         self.where = ""
         self._at = at
         self._deed = deed
         self._raises = raises
+        self._modules = modules
         self._before: dict[FrameType, int] = {}
         self._returned: set[FrameType] = set()
 
@@ -91,7 +100,7 @@ class Moments:
 
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
         name = frame.f_globals.get("__name__", "")
-        if self.is_done or not (name.startswith("rocketwire") or name in ("threading", "queue")):
+        if self.is_done or not (name.startswith("rocketwire") or name in self._modules):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self._step

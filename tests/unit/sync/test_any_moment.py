@@ -9,12 +9,13 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.sync.moments import Moments, run_bounded
 
-from rocketwire import Message, Producer, RocketMQError
+from rocketwire import ClientClosedError, Consumer, Message, Producer, Reader, RocketMQError
 from rocketwire.embedded import EmbeddedCluster
 
 TOPIC = "orders"
@@ -52,12 +53,18 @@ def flush(producer: Producer) -> None:
     producer.flush(LIMIT)
 
 
+def transact(producer: Producer) -> None:
+    with producer.transaction(message()):
+        pass
+
+
 CALLS: dict[str, Callable[[Producer], object]] = {
     "submit": lambda p: p.submit(message()),
     "submit keyed": lambda p: p.submit(keyed()),
     "send": lambda p: p.send(message()),
     "send keyed": lambda p: p.send(keyed()),
     "flush": flush,
+    "transaction": transact,
     "stats": lambda p: (p.stats(), p.health()),
 }
 DEEDS: dict[str, Callable[[Producer], object]] = {
@@ -82,8 +89,8 @@ def check_whole(producer: Producer, where: str) -> None:
     assert producer._pool.is_quiet(), where
     assert not instance.surroundings.holds_lock()
     for entry in instance.faults._entries.values():
-        assert not entry.flights, where
-        assert entry.trial_flight is None, where
+        assert not entry.under_way, where
+        assert entry.trial_attempt is None, where
     for form in (keyed, message):
         problem = run_bounded(lambda f=form: producer.submit(f()).result(LIMIT), LIMIT + 5)  # type: ignore[misc]
         assert problem is None, f"{problem}\nafter {where}"
@@ -137,6 +144,37 @@ def test_an_interrupt_at_any_moment_takes_nothing_along(cluster, call, auto_batc
     assert tried
 
 
+def two_in_line(producer: Producer) -> None:
+    """The second waits until there is an answer to the first."""
+    producer.submit(message())
+    producer.submit(message())
+
+
+def two_of_a_key(producer: Producer) -> None:
+    producer.submit(keyed())
+    producer.send(keyed())
+
+
+def send_many(producer: Producer) -> None:
+    producer.send_many([message(), keyed(), message(), keyed()])
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+@pytest.mark.parametrize("call", [two_in_line, two_of_a_key, send_many])
+def test_an_interrupt_at_any_moment_of_waiting_takes_nothing_along(
+    cluster, call, auto_batch
+) -> None:
+    options = {"max_in_flight": 1} if call is two_in_line else {}
+    tried = try_moments(
+        lambda: make(cluster, auto_batch=auto_batch, **options),
+        call,
+        interrupt,
+        raises=True,
+        first=5,
+    )
+    assert tried
+
+
 @pytest.mark.parametrize("auto_batch", [None, True])
 @pytest.mark.parametrize("deed", DEEDS)
 @pytest.mark.parametrize("call", CALLS)
@@ -152,15 +190,21 @@ def test_what_is_called_in_the_midst_of_a_call_never_hangs(cluster, call, deed, 
     )
 
 
-def check_closed(producer: Producer, where: str) -> None:
+def our_threads() -> set[threading.Thread]:
+    """Those that live: one whose start was interrupted is listed, too, and is none."""
+    found = [t for t in threading.enumerate() if t.name.startswith("rocketwire") and t.is_alive()]
+    # What compresses is shared by all clients of the process; a broker of the embedded cluster begins to
+    # flush when it has something to flush.
+    others = ("rocketwire-compress", "rocketwire-embedded", "rocketwire-flush")
+    return {thread for thread in found if not thread.name.startswith(others)}
+
+
+def check_closed(producer: Producer, where: str, before: set[threading.Thread]) -> None:
     """Nothing of a producer that was shut down is left, once what was beside it has ended."""
     for thread in threading.enumerate():
         if thread.name == "rocketwire-shutdown":
             thread.join(2 * LIMIT)
-    behind = producer._background._thread
-    if behind is not None and behind.ident is not None:
-        behind.join(LIMIT)
-        assert not behind.is_alive(), where
+    assert our_threads() <= before, where
     assert producer._in_flight.held == 0, where
     assert len(producer._sender.order) == 0, where
     assert [c for c in list(producer._pool._made) if c.fileno() >= 0] == [], where
@@ -178,6 +222,7 @@ def try_shutdowns(
     """As ``try_moments``, where a producer can be used only once."""
     at, tried = first % EVERY, 0
     while True:
+        before = our_threads()
         producer = make_producer()
         moments = Moments(at, lambda p=producer: deed(p), raises=raises)  # type: ignore[misc]
 
@@ -189,7 +234,7 @@ def try_shutdowns(
         allowed = KeyboardInterrupt if raises else RocketMQError
         assert problem is None or isinstance(problem, allowed), f"{problem!r}\n{moments.where}"
         producer.shutdown()
-        check_closed(producer, moments.where)
+        check_closed(producer, moments.where, before)
         if not moments.is_done:
             return tried
         tried += 1
@@ -232,3 +277,100 @@ def test_nothing_in_the_midst_of_a_shutdown_hangs_or_is_left(cluster, deed, auto
         raises=raises,
         first=len(deed) * 5,
     )
+
+
+def rich_producer(cluster: EmbeddedCluster, folder: Path) -> Producer:
+    """One with all the threads that a producer can have."""
+    return Producer(
+        cluster.name_server,
+        trace=True,
+        telemetry=folder / "telemetry",
+        status=folder / "status.json",
+        checker=lambda _: None,
+    )
+
+
+CLIENTS: dict[str, Callable[[EmbeddedCluster, Path], Any]] = {
+    "producer": rich_producer,
+    "reader": lambda cluster, _: Reader(cluster.name_server),
+    "consumer": lambda cluster, _: Consumer(cluster.name_server, group="any").subscribe(TOPIC),
+}
+
+
+@pytest.mark.parametrize("then", ["shut down", "started again"])
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_no_thread_remains_whatever_moment_of_a_start_was_interrupted(
+    cluster, kind, then, tmp_path
+) -> None:
+    before, at, tried = our_threads(), len(then) % EVERY, 0
+    while True:
+        client = CLIENTS[kind](cluster, tmp_path)
+        moments = Moments(at, lambda c=client: interrupt(c), raises=True)  # type: ignore[misc]
+
+        def work(moments: Moments = moments, client: Any = client) -> None:
+            with moments:
+                client.start()
+
+        problem = run_bounded(work, LIMIT)
+        assert problem is None or isinstance(problem, KeyboardInterrupt), (
+            f"{problem!r} {moments.where}"
+        )
+        if then == "started again":
+            client.start()
+        client.shutdown()
+        assert our_threads() <= before, moments.where
+        if not moments.is_done:
+            break
+        tried += 1
+        at += EVERY
+    assert tried
+
+
+def test_no_thread_remains_whatever_moment_of_a_consumers_shutdown_was_interrupted(cluster) -> None:
+    before, at, tried = our_threads(), 0, 0
+    while True:
+        consumer = Consumer(cluster.name_server, group="any").subscribe(TOPIC).start()
+        moments = Moments(at, lambda c=consumer: interrupt(c), raises=True)  # type: ignore[misc]
+
+        def work(moments: Moments = moments, consumer: Any = consumer) -> None:
+            with moments:
+                consumer.shutdown()
+
+        problem = run_bounded(work, LIMIT)
+        assert problem is None or isinstance(problem, KeyboardInterrupt), (
+            f"{problem!r} {moments.where}"
+        )
+        assert run_bounded(consumer.shutdown, LIMIT) is None, moments.where
+        assert our_threads() <= before, moments.where
+        if not moments.is_done:
+            break
+        tried += 1
+        at += EVERY
+    assert tried
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_a_shutdown_at_any_moment_of_a_start_ends_it_and_never_hangs(
+    cluster, kind, tmp_path
+) -> None:
+    before, at = our_threads(), len(kind) % EVERY
+    while True:
+        client = CLIENTS[kind](cluster, tmp_path)
+        moments = Moments(at, client.shutdown, raises=False)
+
+        def work(moments: Moments = moments, client: Any = client) -> None:
+            with moments:
+                client.start()
+
+        problem = run_bounded(work, LIMIT)
+        assert problem is None or isinstance(problem, ClientClosedError), (
+            f"{problem!r} {moments.where}"
+        )
+        client.shutdown()
+        for thread in threading.enumerate():
+            if thread.name == "rocketwire-shutdown":
+                thread.join(2 * LIMIT)
+        assert our_threads() <= before, moments.where
+        if not moments.is_done:
+            break
+        at += EVERY * 3

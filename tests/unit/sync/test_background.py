@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.conformance.members import eventually
 
-from rocketwire import FaultPolicy, Message, Outcome, Producer, SendFailedError
+from rocketwire import ClientClosedError, FaultPolicy, Message, Outcome, Producer, SendFailedError
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.sync import background, loop_thread
@@ -91,6 +93,57 @@ def test_a_loop_that_can_not_be_made_is_an_error_and_no_hang(monkeypatch) -> Non
     starter.join(20)
     assert not starter.is_alive()
     assert "Too many open files" in str(started[0])
+
+
+def test_what_comes_too_late_for_a_loop_that_ends_is_told_so() -> None:
+    thread, told = LoopThread("ending"), []
+    thread.start()
+    work_is_over = threading.Event()
+
+    async def keep_busy() -> None:
+        asyncio.get_running_loop().run_in_executor(None, work_is_over.wait, 20)
+
+    def come_late() -> None:
+        with pytest.raises(ClientClosedError) as closed:
+            thread.run(lambda: asyncio.sleep(60))
+        told.append(closed.value)
+
+    thread.run(keep_busy)
+    ender = threading.Thread(target=thread.stop, daemon=True)
+    ender.start()
+    eventually(lambda: "shutdown_default_executor" in repr(asyncio.all_tasks(thread.loop)))
+    late = threading.Thread(target=come_late, daemon=True)
+    late.start()
+    eventually(lambda: len(asyncio.all_tasks(thread.loop)) > 1)
+    work_is_over.set()
+    late.join(20)
+    ender.join(20)
+    assert told
+    come_late()  # and to one that has ended
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("auto_batch", [None, {"linger": 0.2}], ids=["single", "batched"])
+def test_no_thread_for_callbacks_keeps_no_answer_from_others(
+    cluster, monkeypatch, auto_batch
+) -> None:
+    start, called = threading.Thread.start, []
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "rocketwire-callbacks":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with producing(cluster, auto_batch=auto_batch) as producer:
+        producer.send(Message("orders", b"first"))
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            message = Message("orders", b"x")
+            producer.submit(message, on_success=lambda _: called.append("x"))
+            assert producer.submit(message).result(20)
+        assert called == []
+        producer.submit(Message("orders", b"y"), on_success=lambda _: called.append("y"))
+        eventually(lambda: called == ["x", "y"])
 
 
 def test_late_answers_to_submitted_messages_are_counted(cluster) -> None:

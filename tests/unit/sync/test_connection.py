@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import Any
 
 import pytest
 from tests.unit.core.world import World
+from tests.unit.sync.ticking import ticking
 
 from rocketwire import Message, Producer, Reader
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.errors import ConnectionLostError, RequestTimeoutError
-from rocketwire.sync.connection import Connection
+from rocketwire.sync.connection import Connection, Connector, Pool
+from rocketwire.wire.command import RESPONSE, Command, Reply, encode_command
 
 
 @pytest.fixture
@@ -59,6 +64,29 @@ def test_a_request_of_which_no_byte_left_is_not_written(pair, size) -> None:
     assert not attempt.is_written
 
 
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_an_answer_that_is_no_success_knows_when_it_came(pair, pieces) -> None:
+    connection, theirs = pair
+    attempt = attempt_of(b"x", 30.0)
+    busy = encode_command(Command(2, remark="[OVERLOAD]", opaque=1, flag=RESPONSE))
+    size = -(-len(busy) // pieces)
+
+    def answer() -> None:
+        theirs.recv(4096)
+        for start in range(0, len(busy), size):
+            time.sleep(0.02)
+            theirs.sendall(busy[start : start + size])
+
+    before = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(answer)
+        reply = connection.exchange(attempt)
+        done.result(10)
+    assert isinstance(reply, Reply)
+    assert reply.code == 2
+    assert before < reply.arrived == connection.used_at <= time.monotonic()
+
+
 def test_a_peer_that_takes_nothing_at_all_leaves_a_request_unwritten(pair) -> None:
     connection, _ = pair
     filler = attempt_of(b"x" * 8_000_000, 0.1)
@@ -69,25 +97,6 @@ def test_a_peer_that_takes_nothing_at_all_leaves_a_request_unwritten(pair) -> No
         connection.exchange(attempt)
     assert not failed.value.written
     assert not attempt.is_written
-
-
-@contextlib.contextmanager
-def ticking(most: int) -> Iterator[list[int]]:
-    """A signal every 10 ms, up to so many."""
-    ticks: list[int] = []
-
-    def tick(*_: object) -> None:
-        ticks.append(len(ticks))
-        if len(ticks) >= most:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    before = signal.signal(signal.SIGALRM, tick)
-    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-    try:
-        yield ticks
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("size", [10, 8_000_000], ids=["reading", "writing"])
@@ -137,3 +146,41 @@ def test_a_process_with_many_descriptors_sends_and_reads_like_any_other() -> Non
         for number in taken:
             os.close(number)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_connection_is_taken_by_one_thread_whatever_runs_in_between(step) -> None:
+    """A debugger lets other threads run between any two lines."""
+    connector = Connector(clock=time.monotonic, connect_timeout=1.0, tls=None, max_frame=1 << 24)
+    pool, address, theirs = Pool(connector), "10.0.0.1:10911", []
+    for _ in range(2):
+        ours, peer = socket.socketpair()
+        theirs.append(peer)
+        pool.give_back(Connection(address, ours, time.monotonic, 1 << 24))
+    others: list[Connection] = []
+    lines = 0
+
+    def look(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if frame.f_code is not Pool.take.__code__:
+            return None
+        if event == "line":
+            lines += 1
+            if lines == step + 1:
+                with ThreadPoolExecutor(1) as other:
+                    others.append(other.submit(pool.take, address, time.monotonic() + 1).result())
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        mine = pool.take(address, time.monotonic() + 1)
+    finally:
+        sys.settrace(before)
+    assert mine not in others
+    for connection in (mine, *others):
+        pool.give_back(connection)
+    pool.close()
+    for peer in theirs:
+        peer.close()
+    assert {connection.fileno() for connection in (mine, *others)} == {-1}

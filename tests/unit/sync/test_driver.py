@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.unit.sync.peer import Peer, PeerConnection, echo, peer
 
-from rocketwire.core.effects import Gate, Invoke, InvokeAll, Oneway, Sleep, Wait, invoke
+from rocketwire.core.effects import Event, Invoke, InvokeAll, Oneway, Sleep, Wait, invoke
 from rocketwire.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -280,6 +280,21 @@ def test_a_failure_among_many_stands_in_its_place(driver: Driver) -> None:
         assert isinstance(third, ConnectFailedError)
 
 
+def test_a_row_whose_first_request_can_not_be_written_leaves_no_socket(
+    driver: Driver, pool: Pool
+) -> None:
+    too_large = Command(10, body=b"x" * (17 * 1024 * 1024))
+    with peer(echo) as server:
+        invokes = (Invoke(server.address, too_large, deadline()),) * 2
+
+        def operation():
+            return (yield InvokeAll(invokes))
+
+        errors = driver.run(operation())
+        assert [type(error) for error in errors] == [LocalProtocolError, ConnectionLostError]
+        assert pool.is_quiet()  # else a shutdown waits for it while the error is kept
+
+
 def test_a_slow_peer_does_not_age_the_answers_of_others(driver: Driver) -> None:
     def silent(connection: PeerConnection) -> None:
         connection.next()
@@ -333,13 +348,13 @@ def test_a_peer_that_does_not_read_does_not_hold_us_for_ever(driver: Driver) -> 
 
 
 def test_waiting_for_a_gate_ends_with_it_or_with_the_deadline(driver: Driver) -> None:
-    gate = Gate()
+    event = Event()
 
     def operation(limit: float):
-        return (yield Wait(gate, deadline(limit)))
+        return (yield Wait(event, deadline(limit)))
 
     assert driver.run(operation(0.01)) is False
-    threading.Timer(0.05, gate.open).start()
+    threading.Timer(0.05, event.set).start()
     assert driver.run(operation(LONG)) is True
     assert driver.run(operation(0.0)) is True
 

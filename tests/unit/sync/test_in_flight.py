@@ -7,6 +7,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+from tests.unit.sync.moments import Moments, run_bounded
+
 from rocketwire.sync.in_flight import InFlightLimit
 
 
@@ -77,3 +80,40 @@ def test_what_is_larger_than_the_room_goes_in_when_it_is_empty() -> None:
         room.give_back(1, 1)
     assert answers == [True]
     assert room.held == 5
+
+
+@pytest.mark.parametrize("comes", ["room", "none"])
+def test_an_interrupt_at_any_moment_of_waiting_for_room_loses_no_place(comes: str) -> None:
+    at = 0
+    while True:
+        room = InFlightLimit(1, 100)
+        assert room.take(1, 1, 0.0)
+
+        def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        moments = Moments(at, interrupt, raises=True)
+        taken: list[bool] = []
+
+        def work(
+            room: InFlightLimit = room, moments: Moments = moments, taken: list[bool] = taken
+        ) -> None:
+            with moments:
+                taken.append(room.take(1, 1, 5.0 if comes == "room" else 0.001))
+
+        other = threading.Timer(0.002, room.give_back, (1, 1))
+        if comes == "room":
+            other.start()
+        problem = run_bounded(work, 10)
+        if comes == "room":
+            other.join()
+        else:
+            room.give_back(1, 1)
+        if taken == [True]:
+            room.give_back(1, 1)
+        assert (room.held, room._held_bytes, room._waiting) == (0, 0, []), moments.where
+        if not moments.is_done:
+            assert taken == [comes == "room"]
+            return
+        assert isinstance(problem, KeyboardInterrupt), f"{problem!r} after {moments.where}"
+        at += 1

@@ -227,10 +227,11 @@ class Crowd:
     def _work(self) -> None:
         workload = self.workload
         while True:
+            is_over = self.is_over  # asked first: what is put afterwards must be handled
             with self.lock:
                 work = workload.next_work()
             if work is None:
-                if self.is_over:
+                if is_over:
                     return
                 continue
             given = work.given

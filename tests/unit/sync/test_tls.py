@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import trustme
 from tests.unit.sync.peer import Peer, PeerConnection, echo
+from tests.unit.sync.ticking import ticking
 
 from rocketwire.config import Tls
 from rocketwire.core.effects import Invoke
-from rocketwire.errors import ConfigError, ConnectFailedError
+from rocketwire.errors import ConfigError, ConnectFailedError, RequestTimeoutError
 from rocketwire.sync.connection import Connector, Pool
 from rocketwire.sync.driver import Driver
 from rocketwire.wire.command import Command
@@ -136,6 +137,48 @@ def test_a_server_that_never_answers_the_handshake_is_left_in_time(ca_file) -> N
             connector.connect(server.address, time.monotonic() + 30)
         assert not over.is_set()
     finally:
+        over.set()
+        server.close()
+
+
+def test_signals_do_not_prolong_a_handshake(ca_file) -> None:
+    over = threading.Event()
+    server = Peer(lambda _: over.wait(60))
+    connector = Connector(
+        clock=time.monotonic, connect_timeout=0.3, tls=Tls(ca_file=ca_file), max_frame=1 << 24
+    )
+    try:
+        with ticking(2000) as ticks, pytest.raises(ConnectFailedError, match="TLS handshake"):
+            connector.connect(server.address, time.monotonic() + 30)
+        assert 0 < len(ticks) < 2000
+    finally:
+        over.set()
+        server.close()
+
+
+@pytest.mark.parametrize("size", [10, 8_000_000], ids=["reading", "writing"])
+def test_signals_do_not_prolong_a_request_over_tls(authority, ca_file, size) -> None:
+    """A peer that ends the handshake, and then neither reads nor answers."""
+    over = threading.Event()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+
+    def handle(connection: PeerConnection) -> None:
+        connection.socket = context.wrap_socket(connection.socket, server_side=True)
+        over.wait(60)
+
+    server = Peer(handle)
+    connector = Connector(
+        clock=time.monotonic, connect_timeout=5.0, tls=Tls(ca_file=ca_file), max_frame=1 << 24
+    )
+    connection = connector.connect(server.address, time.monotonic() + 30)
+    try:
+        with ticking(2000) as ticks, pytest.raises(RequestTimeoutError) as failed:
+            connection.call(Command(10, body=b"x" * size), time.monotonic() + 0.3, None)
+        assert 0 < len(ticks) < 2000
+        assert failed.value.written
+    finally:
+        connection.close()
         over.set()
         server.close()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketwire.core.effects import (
-    Gate,
+    Event,
     Invoke,
     InvokeAll,
     invoke,
@@ -35,7 +35,7 @@ REQUEST = Command(310, body=b"x" * 400)
 BEAT = Command(34)
 
 
-class Flight:
+class Observer:
     def __init__(self):
         self.calls = []
 
@@ -65,7 +65,7 @@ def test_a_request_is_answered_after_the_brokers_latency(driver):
 
 def test_the_flight_hears_when_its_request_was_written_and_what_was_unanswered(network, driver):
     network.brokers[A].connect_latency = 0.125
-    first, second = Flight(), Flight()
+    first, second = Observer(), Observer()
     driver.spawn(invoke(A, REQUEST, 3.0, first))
     driver.clock.advance(0.25)
     driver.spawn(invoke(A, REQUEST, 3.0, second))
@@ -102,10 +102,10 @@ def test_several_requests_at_once_take_as_long_as_the_slowest(network, driver):
 
 
 def test_a_oneway_request_is_over_when_it_is_written(network, driver):
-    flight = Flight()
-    assert driver.run(oneway(A, REQUEST, 3.0, flight)) is None
+    observer = Observer()
+    assert driver.run(oneway(A, REQUEST, 3.0, observer)) is None
     assert driver.clock() == 0.0
-    assert flight.calls == [(0.0, 500)]
+    assert observer.calls == [(0.0, 500)]
     assert network.brokers[A].arrivals == {310: 1}
 
 
@@ -115,12 +115,12 @@ def test_sleeping_takes_virtual_time(driver):
 
 
 def test_a_gate_wakes_who_waits_or_its_deadline_does(driver):
-    gate = Gate()
-    driver.clock.call_at(1.0, gate.open)
-    assert driver.run(wait(gate, 5.0)) is True
+    event = Event()
+    driver.clock.call_at(1.0, event.set)
+    assert driver.run(wait(event, 5.0)) is True
     assert driver.clock() == 1.0
-    assert driver.run(wait(gate, 5.0)) is True
-    assert driver.run(wait(Gate(), 5.0)) is False
+    assert driver.run(wait(event, 5.0)) is True
+    assert driver.run(wait(Event(), 5.0)) is False
     assert driver.clock() == 5.0
 
 
@@ -157,7 +157,7 @@ def test_an_operation_that_raises_ends_with_its_error(driver):
 
 def test_waiting_for_what_never_comes_is_told(driver):
     with pytest.raises(OperationRuleError, match="never comes"):
-        driver.run(wait(Gate(), float("inf")))
+        driver.run(wait(Event(), float("inf")))
 
 
 # ---------------------------------------------------------------------------- cancellation

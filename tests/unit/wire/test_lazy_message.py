@@ -17,8 +17,14 @@ from rocketwire.stored_message import STORED_FIELDS, StoredMessage, utc_from_ms
 from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.command import RESPONSE, Command, Reply, encode_command
-from rocketwire.wire.lazy_message import broker_property, grown_by, tried_again, weigh
-from rocketwire.wire.properties import encode_properties_bytes
+from rocketwire.wire.lazy_message import (
+    broker_property,
+    grown_by,
+    messages_in,
+    tried_again,
+    weigh,
+)
+from rocketwire.wire.properties import encode_properties
 from rocketwire.wire.stored_message import decode_record, encode_record
 
 QUEUE = MessageQueue("T", "broker-a", 3)
@@ -31,7 +37,7 @@ def record(offset: int, body: bytes = b"body", **how: Any) -> bytes:
         **{
             "topic": "T",
             "body": body,
-            "properties": encode_properties_bytes(properties),
+            "properties": encode_properties(properties).encode(),
             "queue_id": 3,
             "queue_offset": offset,
             "physical_offset": offset * 100,
@@ -149,6 +155,20 @@ def test_batches_within_one_record_are_unwrapped():
     flag = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH
     found = receive_all(pulled(record(5, body, system_flag=flag)))
     assert [(m.offset, m.body) for m in found.messages] == [(5, b"one"), (6, b"two")]
+
+
+def test_an_answer_to_a_look_up_has_batches_of_several_queues():
+    # The record behind a batch may be of another queue, and its offset a smaller one.
+    body = encode_batch([(b"0", b"", 0), (b"1", b"", 0)])
+    flags = SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP
+    batch = encode_record(topic="T", body=body, queue_id=1, queue_offset=70, system_flag=flags)
+    other = encode_record(topic="T", body=b"2", queue_id=0, queue_offset=5)
+    found = messages_in(batch + other, broker="b")
+    places = [(message.queue.id, message.offset, message.body) for message in found]
+    assert places == [(1, 70, b"0"), (1, 71, b"1"), (0, 5, b"2")]
+    # Of one queue, in an order that no broker has: there is no room for what is in it.
+    wrong = encode_record(topic="T", body=b"2", queue_id=1, queue_offset=5)
+    assert [message.offset for message in messages_in(batch + wrong, broker="b")] == [70, 5]
 
 
 def test_a_message_that_was_sent_back_has_its_own_topic():

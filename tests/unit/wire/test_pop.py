@@ -41,7 +41,10 @@ def test_a_receipt_is_javas(text: str) -> None:
     assert pop.topic_mark(real) == receipt.mark
 
 
-@pytest.mark.parametrize("text", ["", "1 2 3", "a b c d e f g h", "1 2 3 4 0 broker 5 x"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "1 2 3", "a b c d e f g h", "1 2 3 4 0 broker 5 x", "9" * 5000 + " 2 3 4 0 broker 5 6"],
+)
 def test_what_is_no_receipt_is_refused(text: str) -> None:
     with pytest.raises(RemoteProtocolError, match="receipt"):
         pop.decode_receipt(text)
@@ -103,6 +106,19 @@ def test_a_reply_gives_each_message_its_receipt() -> None:
     ]
     # Of a queue that the reply does not name, the message itself is the start.
     assert reply.receipt("orders", "b", 1, 5).start == 5
+
+
+def test_where_two_topics_have_a_message_at_one_place_the_one_that_comes_again_is_the_retried() -> (
+    None
+):
+    ext = {
+        "popTime": "1", "invisibleTime": "2", "reviveQid": "3",
+        "startOffsetInfo": "0 0 4;1 0 5", "msgOffsetInfo": "0 0 5,6;1 0 5;1 9 broken;0 " + "9" * 5000 + " 1",
+    }  # fmt: skip
+    reply = pop.decode_pop_reply(ext)
+    assert reply.receipt("orders", "b", 0, 5).mark == "0"
+    assert reply.receipt("orders", "b", 0, 5, is_retried=True).mark == "1"
+    assert reply.receipt("orders", "b", 0, 6, is_retried=True).mark == "0"
 
 
 def test_a_changed_receipt_begins_at_its_message() -> None:

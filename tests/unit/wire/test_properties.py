@@ -10,7 +10,6 @@ from rocketwire.wire.properties import (
     decode_properties,
     decode_properties_bytes,
     encode_properties,
-    encode_properties_bytes,
     is_user_property,
 )
 
@@ -23,7 +22,6 @@ def test_every_item_ends_with_its_separator():
 
 def test_no_properties_make_no_text():
     assert encode_properties({}) == ""
-    assert encode_properties_bytes({}) == b""
 
 
 def test_empty_values_are_left_out():
@@ -53,19 +51,6 @@ def test_names_and_values_that_would_break_the_text_are_refused(bad):
 def test_what_is_not_text_is_refused_by_name(bad):
     with pytest.raises(InvalidMessageError, match="give a str"):
         encode_properties(bad)
-
-
-def test_too_many_bytes_are_refused_with_the_limit():
-    assert len(encode_properties_bytes({"a": "x" * 32764})) == 32767
-    with pytest.raises(InvalidMessageError, match="32767"):
-        encode_properties_bytes({"a": "x" * 32765})
-    with pytest.raises(InvalidMessageError, match="32768"):
-        encode_properties_bytes({"a": "é" * 16382 + "x"})
-
-
-def test_a_lone_surrogate_is_refused():
-    with pytest.raises(InvalidMessageError, match="surrogate"):
-        encode_properties_bytes({"a": "\ud800"})
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,64 @@ def test_the_second_answer_is_read_by_the_layout_of_the_first() -> None:
     assert list(reply.ext) == list(other)
     assert reply.remark is None
     assert reply.body == b"body"
-    assert bytes(reply.body_view) == b"body"
+    assert reply.body == b"body"
+
+
+def _without_fields(opaque: int, *, is_empty: bool) -> bytes:
+    """An answer with an empty custom header, or without one, as Java answers a commit."""
+    frame = _frame(opaque, {})
+    header = frame[4:-4]
+    if not is_empty:
+        header = header.replace(b'"extFields":{},', b"")
+    return struct.pack(">I", len(header)) + header + b"body"
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_an_answer_without_fields_has_a_layout_too(
+    is_empty: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Reply(_without_fields(7, is_empty=is_empty)).layout
+    assert layout is not None
+    assert not layout.has_place
+    other = Reply(_without_fields(8, is_empty=not is_empty), layout)
+    assert (other.opaque, other.ext, other.layout is layout) == (8, {}, False)
+    monkeypatch.setattr("rocketwire.wire.command.decode_json_header", None)  # not asked any more
+    reply = Reply(_without_fields(2**31 - 1, is_empty=is_empty), layout)
+    assert (reply.code, reply.flag, reply.opaque) == (0, 1, 2**31 - 1)
+    assert (reply.ext, reply.remark, reply.body) == ({}, None, b"body")
+
+
+_PULLED = {
+    "nextBeginOffset": "64",
+    "minOffset": "0",
+    "maxOffset": "99",
+    "suggestWhichBrokerId": "0",
+}
+
+
+def test_answers_to_pulls_have_a_layout_though_they_say_found() -> None:
+    layout = Reply(_frame(ext=_PULLED, remark="FOUND")).layout
+    assert layout is not None
+    assert not layout.has_place
+    other = _PULLED | {"nextBeginOffset": "96"}
+    reply = Reply(_frame(8, other, remark="FOUND"), layout)
+    assert reply.layout is layout
+    assert reply._match is not None
+    assert (reply.code, reply.opaque, reply.remark, reply.ext) == (0, 8, "FOUND", other)
+
+
+@pytest.mark.parametrize("remark", ["FOUND_TWICE", "found", "sorry, no", "F", "A" * 40, None])
+def test_an_answer_with_another_remark_is_not_taken_for_one_that_says_found(
+    remark: str | None,
+) -> None:
+    layout = Reply(_frame(ext=_PULLED, remark="FOUND")).layout
+    changes = {} if remark is None else {"remark": remark}
+    reply = Reply(_frame(9, _PULLED, **changes), layout)
+    assert (reply.opaque, reply.remark, reply.ext) == (9, remark, _PULLED)
+
+
+def test_words_of_an_error_make_no_layout() -> None:
+    assert Reply(_frame(code=1, remark="the store is full")).layout is None
 
 
 def test_a_layout_is_made_once() -> None:

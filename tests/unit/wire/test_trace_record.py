@@ -1,6 +1,7 @@
 """Trace records. Their exact bytes are in test_java_vectors."""
 
 import pytest
+from tests.wire_tools import encode_trace
 
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.trace_record import (
@@ -10,7 +11,6 @@ from rocketwire.wire.trace_record import (
     SubAfterRecord,
     SubBeforeRecord,
     decode_trace,
-    encode_trace,
     encode_trace_record,
 )
 

@@ -28,7 +28,7 @@ _ROUTE_REFRESH: Final = 2.0
 
 
 class InterruptedStoryError(Exception):
-    """Somebody pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
 
 def play(

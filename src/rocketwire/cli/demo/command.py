@@ -96,6 +96,7 @@ class _Demo:
         from rocketwire.cli.demo.brokers import play
         from rocketwire.cli.demo.page import make_page
         from rocketwire.cli.demo.spark_part import scratch_folder
+        from rocketwire.pages.document import write_page
 
         console = self._here.errors if self._here.as_json else self._here.console
         with scratch_folder() as folder:
@@ -107,7 +108,7 @@ class _Demo:
             self._show_figures(recording)
             sections = self._run_spark(cluster, folder, checks) if notes is not None else []
         self._show_checks(checks)
-        self._out.write_text(make_page(recording, checks, sections), encoding="utf-8")
+        write_page(self._out, make_page(recording, checks, sections))
         if self._picture is not None:
             self._picture.write_text(recording.latency_plot(standalone=True), encoding="utf-8")
         self._finish(recording, checks)

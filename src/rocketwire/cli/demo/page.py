@@ -9,37 +9,36 @@ from html import escape
 from typing import Final
 
 from rocketwire.cli.demo.checks import Check
-from rocketwire.cli.demo.plots import STYLE as PLOT_STYLE
 from rocketwire.cli.demo.recording import Recording
 from rocketwire.cli.demo.story import SCENES
-from rocketwire.version import __version__
+from rocketwire.pages.charts import NARROW
+from rocketwire.pages.charts import STYLE as CHART_STYLE
+from rocketwire.pages.document import document, made, section
+from rocketwire.pages.tables import Cell, table
 
 _STYLE: Final = """
-:root { color-scheme: light dark; --text: #1f2328; --quiet: #57606a; --page: #ffffff;
-  --card: #f6f8fa; --edge: #d0d7de; --good: #1a7f37; --bad: #cf222e; --accent: #0969da; }
-@media (prefers-color-scheme: dark) { :root { --text: #f0f6fc; --quiet: #9198a1; --page: #0d1117;
-  --card: #151b23; --edge: #3d444d; --good: #3fb950; --bad: #f85149; --accent: #58a6ff; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 980px; padding: 32px 20px 64px; background: var(--page);
-  color: var(--text); font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
-h1 { font-size: 28px; margin: 0 0 4px; } h2 { font-size: 20px; margin: 40px 0 8px; }
+body { max-width: 980px; padding: 32px 20px 64px; } h1 { font-size: 28px; margin: 0 0 4px; } h2 { margin: 40px 0 8px; }
 p.lead { color: var(--quiet); margin: 0 0 24px; }
-.card { background: var(--card); border: 1px solid var(--edge); border-radius: 10px;
+.card { background: var(--faint); border: 1px solid var(--rule); border-radius: 10px;
   padding: 16px 18px; margin: 14px 0; overflow-x: auto; }
-.card svg { min-width: 560px; display: block; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: 6px 14px 6px 0; border-bottom: 1px solid var(--edge); }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-tr:last-child td { border-bottom: 0; }
-.good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
+.card table { font-size: 16px; } .card th { font-size: 16px; font-weight: 700; color: var(--ink); }
+.card td.words { min-width: 0; } .card tr:last-child td { border: 0; }
+td.good, td.bad { font-weight: 600; } .narrow { display: none; }
 .figures { display: flex; flex-wrap: wrap; gap: 14px; }
-.figures div { flex: 1 1 200px; background: var(--card); border: 1px solid var(--edge);
+.figures div { flex: 1 1 200px; background: var(--faint); border: 1px solid var(--rule);
   border-radius: 10px; padding: 12px 16px; }
 .figures b { display: block; font-size: 26px; } .figures span { color: var(--quiet); }
-code { font: 13px ui-monospace, Menlo, Consolas, monospace; background: var(--card);
-  border: 1px solid var(--edge); border-radius: 6px; padding: 1px 5px; }
-ol li { margin: 6px 0; } footer { color: var(--quiet); margin-top: 48px; font-size: 13px; }
+code { font: 13px ui-monospace, Menlo, Consolas, monospace; background: var(--faint);
+  border: 1px solid var(--rule); border-radius: 6px; padding: 1px 5px; }
+@media (max-width: 600px) { .wide { display: none; } .narrow { display: block; }
+  .card th, .card td { padding-right: 8px; font-size: 14px; } }
+ol li { margin: 6px 0; }
 """
+_PLAIN: Final = (
+    "The plain client is the same code with the fault policy off and no cap per attempt: one deadline of "
+    "3 s and two retries, as Java's producer has by default. Both ask for routes every 2 s here, instead "
+    "of every 30 s."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,42 +51,35 @@ class Section:
 
 def make_page(recording: Recording, checks: Sequence[Check], sections: Sequence[Section]) -> str:
     """The whole page."""
-    body = [
-        "<h1>Rocketwire demo</h1>",
-        (
-            f'<p class="lead">Three brokers, one of them slow, another frozen and killed, '
-            f"{recording.seconds:.0f} seconds. Two clients sent the same stream of orders.</p>"
-        ),
-        _headline(recording),
-        "<h2>While brokers go bad</h2>",
-        *(f'<div class="card">{plot}</div>' for plot in _plots(recording)),
-        "<h2>In figures</h2>",
-        _figures(recording),
-        "<h2>What happened</h2>",
-        _story(),
-        *(f"<h2>{escape(s.heading)}</h2>{s.html}" for s in sections),
-        "<h2>What was checked</h2>",
-        _checks(checks),
-        (
-            f"<footer>Rocketwire {__version__}, {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}. "
-            "The plain client is the same code with the fault policy off and no cap per attempt: one "
-            "deadline of 3 s and two retries, as Java's producer has by default. Both ask for routes every 2 s here, instead of every 30 s.</footer>"
-        ),
-    ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Rocketwire demo</title><style>{_STYLE}{PLOT_STYLE}</style></head>"
-        f"<body>{''.join(body)}</body></html>\n"
+    about = (
+        "Three brokers, one of them slow, another frozen and killed, "
+        f"{recording.seconds:.0f} seconds. Two clients sent the same stream of orders."
     )
+    plots = (f'<div class="card">{plot}</div>' for plot in _plots(recording))
+    parts = (
+        f'<h1>Rocketwire demo</h1><p class="lead">{about}</p>',
+        _headline(recording),
+        section("While brokers go bad", "", *plots),
+        section("In figures", "", _figures(recording)),
+        section("What happened", "", _story()),
+        *(section(part.heading, "", part.html) for part in sections),
+        section("What was checked", "", _checks(checks)),
+    )
+    footer = made(datetime.now().astimezone(), _PLAIN)
+    return document("Rocketwire demo", parts, style=CHART_STYLE + _STYLE, footer=footer)
 
 
 def _plots(recording: Recording) -> list[str]:
+    """Each for wide screens and for narrow ones, of which the page shows one."""
+    draw = (
+        recording.latency_plot,
+        recording.rate_plot,
+        recording.verdict_plot,
+        recording.spread_plot,
+    )
     return [
-        recording.latency_plot(),
-        recording.rate_plot(),
-        recording.verdict_plot(),
-        recording.spread_plot(),
+        f'<div class="wide">{plot()}</div><div class="narrow">{plot(width=NARROW)}</div>'
+        for plot in draw
     ]
 
 
@@ -110,15 +102,7 @@ def _headline(recording: Recording) -> str:
 
 
 def _figures(recording: Recording) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(name)}</td><td class="number">{escape(ours)}</td>'
-        f'<td class="number">{escape(plain)}</td></tr>'
-        for name, ours, plain in recording.table()
-    )
-    head = (
-        '<tr><th></th><th class="number">Rocketwire</th><th class="number">plain client</th></tr>'
-    )
-    return f'<div class="card"><table>{head}{rows}</table></div>'
+    return table(("", "Rocketwire#", "plain client#"), recording.table(), frame="card")
 
 
 def _story() -> str:
@@ -131,9 +115,12 @@ def _story() -> str:
 
 
 def _checks(checks: Sequence[Check]) -> str:
-    rows = "".join(
-        f'<tr><td class="{"good" if check.holds else "bad"}">{"held" if check.holds else "broken"}'
-        f"</td><td>{escape(check.statement)}</td><td>{escape(check.figures)}</td></tr>"
+    rows = [
+        (
+            Cell("held", role="good") if check.holds else Cell("broken", role="bad"),
+            check.statement,
+            check.figures,
+        )
         for check in checks
-    )
-    return f'<div class="card"><table>{rows}</table></div>'
+    ]
+    return table(("", "*", "*"), rows, frame="card")

@@ -8,9 +8,9 @@ from typing import Final
 
 from rocketwire.cli.demo.checks import Check
 from rocketwire.cli.demo.load import Client, LedgerClient, Sample, VerdictLog, quantile
-from rocketwire.cli.demo.plots import Band, Bar, Line, bar_plot, line_plot
 from rocketwire.cli.demo.story import FaultPeriod
 from rocketwire.cli.output import milliseconds
+from rocketwire.pages.charts import WIDTH, Band, Bar, Line, bar_plot, line_plot
 
 _LATENCY_BUCKET: Final = 0.25
 _RATE_BUCKET: Final = 0.5
@@ -34,7 +34,7 @@ class Recording:
         """The faults, for shading."""
         return [Band(f"{f.broker} {f.name}", f.begin, f.end) for f in self.faults]
 
-    def latency_plot(self, *, standalone: bool = False) -> str:
+    def latency_plot(self, *, width: int = WIDTH, standalone: bool = False) -> str:
         """How long sends took, of both clients."""
         lines = [
             Line("plain client, p99", "plain", latency_points(self.plain.samples, self.seconds)),
@@ -46,20 +46,25 @@ class Recording:
             seconds=self.seconds,
             bands=self.bands(),
             logarithmic=True,
+            width=width,
             standalone=standalone,
         )
 
-    def rate_plot(self) -> str:
+    def rate_plot(self, *, width: int = WIDTH) -> str:
         """Acknowledged sends a second, of both clients."""
         lines = [
             Line("plain client", "plain", rate_points(self.plain.samples, self.seconds)),
             Line("Rocketwire", "ours", rate_points(self.ours.samples, self.seconds)),
         ]
         return line_plot(
-            "Acknowledged messages a second", lines, seconds=self.seconds, bands=self.bands()
+            "Acknowledged messages a second",
+            lines,
+            seconds=self.seconds,
+            bands=self.bands(),
+            width=width,
         )
 
-    def spread_plot(self) -> str:
+    def spread_plot(self, *, width: int = WIDTH) -> str:
         """Where our client's messages went."""
         samples = self.ours.samples
         brokers = sorted({sample.broker for sample in samples if sample.ok})
@@ -76,9 +81,10 @@ class Recording:
             lines,
             seconds=self.seconds,
             bands=self.bands(),
+            width=width,
         )
 
-    def verdict_plot(self) -> str:
+    def verdict_plot(self, *, width: int = WIDTH) -> str:
         """What was wrong with each broker, and when our client left it out."""
         bars = [Bar(f.broker, f.begin, f.end, "fault", f.name) for f in self.faults]
         bars += [
@@ -92,6 +98,7 @@ class Recording:
             bars,
             seconds=self.seconds,
             legend=[("injected fault", "fault"), ("left out by Rocketwire", "ours")],
+            width=width,
         )
 
     def table(self) -> list[tuple[str, str, str]]:

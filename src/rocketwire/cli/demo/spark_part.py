@@ -19,6 +19,7 @@ from rocketwire.cli.demo.orders import order_bodies
 from rocketwire.cli.demo.page import Section
 from rocketwire.cli.invocation import Invocation
 from rocketwire.cli.spark_work import spark_session
+from rocketwire.pages.tables import table
 from rocketwire.wire.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class SparkPart:
         """All steps; the section for the page.
 
         Raises:
-            InterruptedStoryError: somebody pressed Ctrl-C.
+            InterruptedStoryError: the user pressed Ctrl-C.
         """
         with self._session() as spark:
             self._publish(spark)
@@ -89,7 +90,7 @@ class SparkPart:
                 watcher.join(5)
 
     def _cancel(self, spark: SparkSession, over: threading.Event) -> None:
-        """Ends what runs when somebody presses Ctrl-C: Spark itself would not notice."""
+        """Ends what runs when the user presses Ctrl-C: Spark itself would not notice."""
         while not over.wait(0.2):
             if self._stop.is_set():
                 for query in spark.streams.active:
@@ -220,15 +221,11 @@ class SparkPart:
         self._here.say(f"  {result.attempts:,} attempts: {page}\n")
 
     def _section(self, delivery_page: Path) -> Section:
-        rows = "".join(
-            f'<tr><td>{escape(title)}</td><td class="number">{escape(taken)}</td></tr>'
-            for title, taken in self._rows
-        )
         link = f'<a href="{escape(delivery_page.name)}">the delivery report</a>'
         return Section(
             "With Spark",
-            f'<div class="card"><table>{rows}</table></div>'
-            f"<p>Every attempt of the first part, analysed by Spark: {link}.</p>",
+            table(("*", "#"), self._rows, frame="card")
+            + f"<p>Every attempt of the first part, analysed by Spark: {link}.</p>",
         )
 
 

@@ -73,7 +73,7 @@ def check_addresses(
             used = admin.translate(advertised)
             check = f"{name} ({role})"
             shown = advertised if used == advertised else f"{advertised}, by address_map {used}"
-            reply = _ask(admin, used)
+            reply = ask_figures(admin, used)
             if isinstance(reply, Reply):
                 if _is_well(report, check, shown, reply) and number == MASTER_ID:
                     found.append(Known(name, used))
@@ -86,11 +86,12 @@ def check_addresses(
     if suggested:
         report.remark("address_map", f"{len(suggested)} addresses would work under another name",
                       "brokers advertise addresses that do not work from here",
-                      *_ways_to_map(suggested))  # fmt: skip
+                      *ways_to_map(suggested))  # fmt: skip
     return found
 
 
-def _ask(admin: Inspector, address: str) -> Reply | RocketMQError:
+def ask_figures(admin: Inspector, address: str) -> Reply | RocketMQError:
+    """Ask a server for its figures; any answer shows that it can be reached."""
     try:
         code = RequestCode.GET_BROKER_RUNTIME_INFO
         return admin.try_asking(address, code, timeout=_PATIENCE)
@@ -145,7 +146,8 @@ def version_name(number: int) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     parts = version.split(".")[:2]
-    return tuple(int(part) for part in parts) if all(p.isdigit() for p in parts) and parts else ()
+    are_sound = all(part.isdecimal() and len(part) < 10 for part in parts)
+    return tuple(int(part) for part in parts) if are_sound else ()
 
 
 def _find_instead(admin: Inspector, name: str, advertised: str, server: str) -> str | None:
@@ -192,7 +194,8 @@ def _report_unreachable(
     report.ill(check, saw, reason, *remedies)
 
 
-def _ways_to_map(suggested: dict[str, str]) -> tuple[str, ...]:
+def ways_to_map(suggested: dict[str, str]) -> tuple[str, ...]:
+    """How to use other addresses than the advertised ones."""
     as_json = json.dumps(suggested)
     return (
         f"in code: Producer(..., address_map={suggested!r})",

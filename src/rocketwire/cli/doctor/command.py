@@ -11,8 +11,8 @@ from rich.text import Text
 from rocketwire.cli.doctor.findings import Finding, Report, Verdict
 from rocketwire.cli.failures import FAILED
 from rocketwire.cli.invocation import Invocation, command
-from rocketwire.cli.visible import visible
-from rocketwire.errors import RocketMQError
+from rocketwire.cli.safe_text import visible
+from rocketwire.errors import RocketMQError, UnsupportedRequestError
 
 if TYPE_CHECKING:
     from rocketwire.cli.admin import Inspector
@@ -70,8 +70,9 @@ def _examine(
 ) -> Iterator[None]:
     """The checks in their order; gives way after each group, so that it can be shown."""
     from rocketwire.cli.doctor.brokers import check_addresses, check_clusters
+    from rocketwire.cli.doctor.proxies import check_ways
     from rocketwire.cli.doctor.servers import check_name_servers
-    from rocketwire.cli.doctor.topics import check_topic
+    from rocketwire.cli.doctor.topics import PROBE_TOPIC, check_topic
 
     servers = here.name_servers.split(";")
     with here.inspector(background=False) as admin:
@@ -81,16 +82,18 @@ def _examine(
             report.skipped("brokers, topic, probe", "there is no name server to ask")
             yield
             return
+        known = []
         try:
-            info = admin.clusters()
+            if check_clusters(report, info := admin.clusters()):
+                yield
+                known = check_addresses(report, admin, info, servers[0])
+        except UnsupportedRequestError:
+            names = [PROBE_TOPIC] if topic is None else [PROBE_TOPIC, topic]
+            known = check_ways(report, admin, names, servers[0])
         except RocketMQError as error:
             report.skipped("brokers", f"the name server does not tell: {error}")
             yield
             return
-        known = []
-        if check_clusters(report, info):
-            yield
-            known = check_addresses(report, admin, info, servers[0])
         yield
         if topic is not None:
             check_topic(report, admin, topic)

@@ -113,7 +113,7 @@ def _judge(answer: bytes | None) -> Peer:
 
 
 def wants_tls(host: str, port: int) -> bool:
-    """Whether a TLS handshake succeeds, whoever the peer claims to be."""
+    """Whether a TLS handshake succeeds, whatever name the peer's certificate has."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -37,7 +37,7 @@ _WHAT_IT_MEANS = {
     ),
     Peer.GRPC: (
         "the gRPC port of a RocketMQ 5 proxy, for clients of the newer kind",
-        "give the name server's port instead, usually 9876; Rocketwire needs no proxy",
+        "give the name server's port instead, usually 9876, or the proxy's remoting port, usually 8080",
     ),
     Peer.TLS: (
         "the server only takes encrypted connections",
@@ -95,8 +95,8 @@ def _check_other_kinds(
         report.remark(
             check,
             "it is a RocketMQ 5 proxy: it gives routes, but knows nothing of clusters",
-            "sending and reading go through the proxy; what follows can't be checked through it",
-            "give the name server's address if you can reach it",
+            "producers, consumers and readers go through it; operators' commands do not",
+            "give the name server's address if you can reach it; see the page on managed clouds",
         )
         return True
     report.ill(

@@ -57,8 +57,8 @@ def check_topic(report: Report, admin: Inspector, topic: str) -> TopicRoute | No
                 f"{check} on {data.broker}",
                 f"it may only: {may}",
                 "nothing is written to this broker's queues",
-                f"mqadmin updateTopic -t {topic} -b {data.broker} -p 6, or give the broker "
-                "write permission (brokerPermission=6)",
+                f"rocketwire topic alter {topic} --can-write --broker {data.broker}, or give the "
+                "broker write permission (brokerPermission=6)",
             )
     writable = [d for d in route.queues if d.permission & Permission.WRITE and d.broker in masters]
     if writable:
@@ -68,7 +68,7 @@ def check_topic(report: Report, admin: Inspector, topic: str) -> TopicRoute | No
             check,
             "; ".join(places) or "the route is empty",
             "no queue takes messages: no permission, or no master",
-            f"mqadmin updateTopic -t {topic} -c CLUSTER -p 6, and see that masters are up",
+            f"rocketwire topic alter {topic} --can-write, and see that masters are up",
         )
     return route
 

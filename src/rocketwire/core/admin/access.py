@@ -15,7 +15,6 @@ from rocketwire.core.admin.topics import is_unknown
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import cluster_info
-from rocketwire.core.routes import MASTER
 from rocketwire.errors import (
     BrokerError,
     InvalidMessageError,
@@ -25,6 +24,7 @@ from rocketwire.errors import (
 from rocketwire.wire import access_bodies as bodies
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Reply
+from rocketwire.wire.route import MASTER_ID
 
 LEAST_VERSION: Final = "5.3.0"
 ACTIONS: Final = ("All", "Pub", "Sub", "Create", "Update", "Delete", "Get", "List")
@@ -60,7 +60,9 @@ def _ask_everywhere(
 ) -> Op[Answers]:
     info = yield from cluster_info(instance, deadline)
     addresses = {
-        name if number == MASTER else f"{name} (slave {number})": instance.routes.translate(address)
+        name if number == MASTER_ID else f"{name} (slave {number})": instance.routes.translate(
+            address
+        )
         for name, data in sorted(info.brokers.items())
         for number, address in sorted(data.addresses.items())
     }

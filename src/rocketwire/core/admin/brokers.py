@@ -12,22 +12,21 @@ from rocketwire.core.admin.versions import version_of
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import cluster_info
-from rocketwire.core.routes import MASTER
 from rocketwire.errors import InvalidMessageError, RocketMQError
 from rocketwire.stored_message import utc_from_ms
 from rocketwire.wire.admin_bodies import decode_runtime, decode_settings, encode_settings
 from rocketwire.wire.codes import RequestCode, error_for
 from rocketwire.wire.command import Reply
-from rocketwire.wire.route import BrokerData
+from rocketwire.wire.route import MASTER_ID, BrokerData
 
 
 def list_brokers(instance: Instance, deadline: float) -> Op[tuple[Broker, ...]]:
     """All brokers that the name server knows; one that gives no answer says so in ``error``."""
     info = yield from cluster_info(instance, deadline)
     addresses = {
-        name: instance.routes.translate(data.addresses[MASTER])
+        name: instance.routes.translate(data.addresses[MASTER_ID])
         for name, data in sorted(info.brokers.items())
-        if MASTER in data.addresses
+        if MASTER_ID in data.addresses
     }
     code = RequestCode.GET_BROKER_RUNTIME_INFO
     answers = yield from ask_all(instance, addresses, code, {}, deadline)
@@ -46,7 +45,7 @@ def _broker(data: BrokerData, reply: Reply | RocketMQError | None) -> Broker:
         data.cluster,
         addresses,
         version_of(runtime) or None,
-        utc_from_ms(int(started)) if started.isdecimal() else None,
+        utc_from_ms(int(started)) if started.isdecimal() and len(started) < 20 else None,
         runtime,
     )
 
@@ -55,7 +54,8 @@ def _why(broker: str, reply: Reply | RocketMQError | None) -> str:
     if reply is None:
         return f"{broker} has no master now: only slaves are registered"
     if isinstance(reply, Reply):
-        return str(error_for(reply.code, reply.remark, broker))
+        asked = RequestCode.GET_BROKER_RUNTIME_INFO
+        return str(error_for(reply.code, reply.remark, broker, asked=asked))
     return str(reply)
 
 

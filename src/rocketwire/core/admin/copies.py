@@ -1,4 +1,4 @@
-"""Copies of messages that are stored at most once, however often somebody begins anew.
+"""Copies of messages that are stored at most once, however often the copying begins anew.
 
 A copy keeps the id of its original, under which brokers index it, and has a mark in a property.
 Before it is sent it is looked up by the first and recognised by the second: an id alone is shared
@@ -9,14 +9,21 @@ sent again without a look.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from rocketwire.admin_values import CopyStatus
 from rocketwire.core.effects import Invoke, Op, invoke_all, sleep
 from rocketwire.core.instance import Instance
 from rocketwire.core.naming import with_namespace
-from rocketwire.errors import ConnectFailedError, RocketMQError, TransportError
+from rocketwire.core.sending.retry import outcome_of
+from rocketwire.errors import (
+    ConnectFailedError,
+    Outcome,
+    RemoteProtocolError,
+    RocketMQError,
+    RouteError,
+)
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire import headers
@@ -24,7 +31,7 @@ from rocketwire.wire.codes import STORED, RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.lazy_message import broker_property, messages_in
 from rocketwire.wire.message_copy import MessageCopy
-from rocketwire.wire.properties import Property, encode_properties_bytes
+from rocketwire.wire.properties import Property, rewritten_bytes
 
 T = TypeVar("T")
 
@@ -91,9 +98,11 @@ def deliver(
         TransportError: a broker could not be asked, and nothing was sent.
         BrokerError: one refused to look, and nothing was sent.
     """
-    found = yield from find_copies(instance, copies, brokers, since)
-    outcomes = {mark: _there(copy, found[mark]) for mark, copy in _by_mark(copies) if mark in found}
-    left = [copy for mark, copy in _by_mark(copies) if mark not in found]
+    wanted = {copy.mark: copy for copy in reversed(copies)}  # the first, where one is there twice
+    unique = [copy for copy in copies if wanted[copy.mark] is copy]
+    found = yield from find_copies(instance, unique, brokers, since)
+    outcomes = {c.mark: _there(c, found[c.mark]) for c in unique if c.mark in found}
+    left = [copy for copy in unique if copy.mark not in found]
     for part in _rounds(left) if in_order else _parts(left):
         sent = yield from _send(instance, part, brokers, group)
         outcomes |= {outcome.copy.mark: outcome for outcome in sent}
@@ -101,7 +110,8 @@ def deliver(
             break
     yield from _clear_doubts(instance, outcomes, brokers, since)
     unsent = ConnectFailedError("not sent: one before it in its queue was not stored")
-    return [outcomes.get(c.mark) or CopyOutcome(c, "failed", error=unsent) for c in copies]
+    ends = {c.mark: outcomes.get(c.mark) or CopyOutcome(c, "failed", error=unsent) for c in unique}
+    return [ends[c.mark] if wanted[c.mark] is c else _again(ends[c.mark]) for c in copies]
 
 
 def find_copies(
@@ -114,16 +124,47 @@ def find_copies(
         BrokerError: it refused.
     """
     found: dict[str, StoredMessage] = {}
-    wanted = [(copy, broker) for copy in copies for broker in brokers]
-    for part in _parts(wanted):
-        deadline = instance.clock() + instance.config.request_timeout
-        calls = tuple(_look(instance, copy, brokers[b], since, deadline) for copy, b in part)
-        replies = yield from invoke_all(calls)
-        for (copy, broker), reply in zip(part, replies, strict=True):
-            for message in read_found(reply, broker):
-                if broker_property(message, copy.name) == copy.mark:
-                    found.setdefault(copy.mark, message)
+    wanted = [_Look(copy, broker) for copy in copies for broker in brokers]
+    while wanted:
+        older: list[_Look] = []
+        for part in _parts(wanted):
+            deadline = instance.clock() + instance.config.request_timeout
+            calls = tuple(_ask(instance, look, brokers, since, deadline) for look in part)
+            replies = yield from invoke_all(calls)
+            for look, reply in zip(part, replies, strict=True):
+                messages = read_found(reply, look.broker)
+                match = next((m for m in messages if look.is_for(m)), None)
+                if match is not None:
+                    found.setdefault(look.copy.mark, match)
+                elif len(messages) >= _MOST_FOUND:
+                    older.append(look.before(messages))
+        wanted = [look for look in older if look.copy.mark not in found]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A copy that one broker is asked for. Brokers give the newest 32 with an id, and tell of no more.
+
+    So an id that many retries share is asked for again, up to the oldest that came (``until_ms``).
+    """
+
+    copy: MarkedCopy
+    broker: str
+    until_ms: int = 2**63 - 1
+
+    def is_for(self, message: StoredMessage) -> bool:
+        return broker_property(message, self.copy.name) == self.copy.mark
+
+    def before(self, messages: Sequence[StoredMessage]) -> _Look:
+        oldest = min(round(message.stored_at.timestamp() * 1000) for message in messages)
+        if oldest >= self.until_ms:
+            raise RouteError(
+                f"{self.broker} has over {_MOST_FOUND} messages of one second with the id "
+                f"{self.copy.message_id} in {self.copy.queue.topic}, and tells of no more: nobody "
+                "knows whether the copy is there, and it is not sent"
+            )
+        return _Look(self.copy, self.broker, oldest)
 
 
 def find_soon(
@@ -134,7 +175,7 @@ def find_soon(
 ) -> Op[MarkedCopy | None]:
     """Wait until brokers find what they have just stored; a copy that they do not find, if any.
 
-    Their index follows the log, as a rule within milliseconds. Who repeats the work then must not
+    Their index follows the log, as a rule within milliseconds. Work that is repeated then must not
     look too early, so nothing is told to be sent before it can be found.
 
     Raises:
@@ -153,7 +194,14 @@ def find_soon(
 
 
 def look_up(
-    instance: Instance, topic: str, message_id: str, address: str, since: float, deadline: float
+    instance: Instance,
+    topic: str,
+    message_id: str,
+    address: str,
+    since: float,
+    deadline: float,
+    *,
+    until_ms: int = 2**63 - 1,
 ) -> Invoke:
     """The question for the messages of a topic with an id, newest first."""
     fields = headers.query_message(
@@ -161,6 +209,7 @@ def look_up(
         key=message_id,
         max_messages=_MOST_FOUND,
         begin_ms=max(0, round((since - _SLACK) * 1000)),
+        end_ms=until_ms,
         unique=None if instance.config.credentials is not None else True,
     )
     return Invoke(address, instance.request(RequestCode.QUERY_MESSAGE, fields), deadline)
@@ -177,22 +226,21 @@ def read_found(reply: Reply | RocketMQError, broker: str) -> list[StoredMessage]
     if reply.code == ResponseCode.QUERY_NOT_FOUND:
         return []
     if reply.code != ResponseCode.SUCCESS:
-        raise error_for(reply.code, reply.remark, broker)
+        asked = RequestCode.QUERY_MESSAGE
+        raise error_for(reply.code, reply.remark, broker, asked=asked)
     return messages_in(reply.body, broker=broker)
 
 
-def _look(
-    instance: Instance, copy: MarkedCopy, address: str, since: float, deadline: float
+def _ask(
+    instance: Instance, look: _Look, brokers: Mapping[str, str], since: float, deadline: float
 ) -> Invoke:
-    return look_up(instance, copy.queue.topic, copy.message_id, address, since, deadline)
+    copy, address = look.copy, brokers[look.broker]
+    topic, message_id = copy.queue.topic, copy.message_id
+    return look_up(instance, topic, message_id, address, since, deadline, until_ms=look.until_ms)
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))
-
-
-def _by_mark(copies: Iterable[MarkedCopy]) -> Iterator[tuple[str, MarkedCopy]]:
-    return ((copy.mark, copy) for copy in copies)
 
 
 def _rounds(copies: Iterable[MarkedCopy]) -> Iterator[tuple[MarkedCopy, ...]]:
@@ -231,7 +279,7 @@ def _request(instance: Instance, copy: MarkedCopy, group: str) -> Request:
         topic=with_namespace(copy.queue.topic, instance.config.namespace),
         queue_id=copy.queue.id,
         born_ms=content.born_ms,
-        properties=encode_properties_bytes(properties).decode(),
+        properties=rewritten_bytes(properties).decode(),
         system_flag=content.system_flag,
         flag=content.flag,
         reconsume_times=copy.reconsume_times,
@@ -242,13 +290,17 @@ def _request(instance: Instance, copy: MarkedCopy, group: str) -> Request:
 
 def _read(copy: MarkedCopy, reply: Reply | RocketMQError) -> CopyOutcome:
     broker = copy.queue.broker
-    if isinstance(reply, TransportError) and reply.written:
-        return CopyOutcome(copy, "in doubt", error=reply)
     if not isinstance(reply, Reply):
-        return CopyOutcome(copy, "failed", error=reply)
-    if reply.code not in STORED:
-        return CopyOutcome(copy, "failed", error=error_for(reply.code, reply.remark, broker))
-    told = headers.decode_send_reply(reply.ext)
+        is_open = outcome_of(reply) is Outcome.MAYBE_STORED
+        return CopyOutcome(copy, "in doubt" if is_open else "failed", error=reply)
+    try:
+        if reply.code not in STORED:
+            asked = RequestCode.SEND_MESSAGE_V2
+            refusal = error_for(reply.code, reply.remark, broker, asked=asked)
+            return CopyOutcome(copy, "failed", error=refusal)
+        told = headers.decode_send_reply(reply.ext)
+    except RemoteProtocolError as error:
+        return CopyOutcome(copy, "in doubt", error=error)
     where = copy.queue._replace(id=told.queue_id)
     return CopyOutcome(copy, "sent", where, told.queue_offset, told.offset_message_id)
 
@@ -256,6 +308,11 @@ def _read(copy: MarkedCopy, reply: Reply | RocketMQError) -> CopyOutcome:
 def _there(copy: MarkedCopy, message: StoredMessage) -> CopyOutcome:
     where = copy.queue._replace(broker=message.queue.broker, id=message.queue.id)
     return CopyOutcome(copy, "already there", where, message.offset, message.offset_message_id)
+
+
+def _again(outcome: CopyOutcome) -> CopyOutcome:
+    """What became of a copy that was given a second time, and is not sent a second time."""
+    return replace(outcome, status="already there") if outcome.status == "sent" else outcome
 
 
 def _clear_doubts(
@@ -272,7 +329,7 @@ def _clear_doubts(
         yield from sleep(instance.clock() + _PAUSE)
         try:
             found = yield from find_copies(instance, open_ones, brokers, since)
-        except RocketMQError:  # whoever can't be asked now may answer the next look
+        except RocketMQError:  # a broker that can't be asked now may answer the next look
             continue
         for copy in open_ones:
             if copy.mark in found:

@@ -59,7 +59,7 @@ def letter_queues(instance: Instance, group: str, deadline: float) -> Op[tuple[M
         raise PermissionDeniedError(
             ResponseCode.NO_PERMISSION,
             f"the dead letters of {group} may be written and not read, as some brokers make them; "
-            f"allow it with: rocketwire topic create '{topic}' --queues 1 --broker {closed[0]}",
+            f"allow it with: rocketwire topic alter '{topic}' --can-read",
             ", ".join(closed),
             name="NO_PERMISSION",
         )
@@ -72,7 +72,10 @@ def read_position(instance: Instance, group: str, queue: MessageQueue, deadline:
     first = yield from min_offset(instance, queue, deadline)
     namespace = instance.config.namespace
     fields = headers.query_consumer_offset(
-        with_namespace(group, namespace), with_namespace(queue.topic, namespace), queue.id
+        with_namespace(group, namespace),
+        with_namespace(queue.topic, namespace),
+        queue.id,
+        broker=queue.broker,
     )
     try:
         code = RequestCode.QUERY_CONSUMER_OFFSET
@@ -229,6 +232,7 @@ def purge(
                 with_namespace(queue.topic, namespace),
                 queue.id,
                 end,
+                broker=queue.broker,
             )
             code = RequestCode.UPDATE_CONSUMER_OFFSET
             yield from ask_queue(instance, queue, code, fields, deadline)

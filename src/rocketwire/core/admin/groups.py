@@ -9,6 +9,7 @@ from rocketwire.admin_values import Connection, Group, GroupQueue, GroupSummary
 from rocketwire.config import check_group
 from rocketwire.core.admin.asking import (
     Answers,
+    allowed,
     ask_all,
     check_all,
     checked,
@@ -95,14 +96,15 @@ def show_group(instance: Instance, group: str, deadline: float) -> Op[Group]:
     code = RequestCode.GET_CONSUME_STATS
     stats = yield from ask_all(instance, known, code, headers.group_only(name), deadline)
     seen = yield from connected(instance, name, known, deadline)
-    progress = _progress(stats)
     # Apache's list has a topic only once a position in it is committed.
     wanted = {topic for told in seen.values() for topic in told.subscriptions}
+    purged = {DEAD_LETTER_PREFIX + name} - wanted  # its place there is no progress
+    progress = {q: told for q, told in _progress(stats).items() if q.topic not in purged}
     for topic in sorted(wanted - {queue.topic for queue in progress}):
         progress |= yield from progress_in(instance, name, topic, deadline)
     brokers = tuple(
         broker
-        for broker, reply in settings.items()
+        for broker, reply in allowed(settings).items()
         if isinstance(reply, Reply) and is_success(reply) and name in decode_group_names(reply.body)
     )
     errors = {b: str(reply) for b, reply in stats.items() if isinstance(reply, RocketMQError)}
@@ -193,7 +195,7 @@ def require_group(instance: Instance, group: str, deadline: float) -> Op[str]:
 def _progress(stats: Answers) -> dict[MessageQueue, Progress]:
     """How far a group is on the brokers that answered; one that has no such group says so."""
     found: dict[MessageQueue, Progress] = {}
-    for reply in stats.values():
+    for reply in allowed(stats).values():
         if isinstance(reply, Reply) and is_success(reply):
             found |= decode_consume_stats(reply.body)
     return found
@@ -217,7 +219,7 @@ def connected(
     answers = yield from ask_all(instance, addresses, code, headers.group_only(name), deadline)
     found = {
         broker: decode_connections(reply.body)
-        for broker, reply in answers.items()
+        for broker, reply in allowed(answers).items()
         if isinstance(reply, Reply) and is_success(reply)
     }
     return {broker: told for broker, told in found.items() if told.clients}
@@ -268,7 +270,7 @@ def show_connections(instance: Instance, group: str, deadline: float) -> Op[tupl
     answers = yield from ask_all(instance, known, code, fields, deadline)
     producers = {
         broker: decode_connections(reply.body)
-        for broker, reply in answers.items()
+        for broker, reply in allowed(answers).items()
         if isinstance(reply, Reply) and is_success(reply)
     }
     found = merged(consumers, "consumer") + merged(producers, "producer")
@@ -301,7 +303,8 @@ def delete_group(
     known = yield from every_master(instance, deadline)
     yield from refuse_members(instance, name, known, deadline)
     code = RequestCode.DELETE_SUBSCRIPTION_GROUP
-    check_all((yield from ask_all(instance, known, code, headers.delete_group(name), deadline)))
+    fields = headers.delete_group(name)
+    check_all((yield from ask_all(instance, known, code, fields, deadline)), code)
     if with_topics:
         for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
             try:

@@ -7,8 +7,9 @@ from typing import Final
 from rocketwire.core.admin.topics import list_topics
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
-from rocketwire.core.reading.arguments import check_id, check_key, check_topic
-from rocketwire.core.reading.pull import is_own_offset_id, message_by_offset_id, messages_by_key
+from rocketwire.core.reading.arguments import check_id, check_key, check_readable_topic
+from rocketwire.core.reading.by_key import messages_by_key
+from rocketwire.core.reading.pull import is_own_offset_id, message_by_offset_id
 from rocketwire.errors import InvalidMessageError, TopicNotFoundError
 from rocketwire.stored_message import StoredMessage
 
@@ -31,7 +32,7 @@ def find_message(
     if (yield from is_own_offset_id(instance, message_id, deadline)):
         return (yield from message_by_offset_id(instance, message_id, deadline, topic=topic))
     if topic is not None:
-        check_topic(topic)
+        check_readable_topic(topic)
         topics = [topic]
     else:
         known = yield from list_topics(instance, deadline)

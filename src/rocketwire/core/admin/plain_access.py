@@ -79,7 +79,7 @@ def put_account(
     )
     fields = bodies.plain_account_fields(data, secret_key)
     code = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
-    check_all((yield from ask_all(instance, addresses, code, fields, deadline)))
+    check_all((yield from ask_all(instance, addresses, code, fields, deadline)), code)
     return tuple(addresses)
 
 
@@ -112,5 +112,5 @@ def delete_account(instance: Instance, access_key: str, deadline: float) -> Op[t
         raise InvalidMessageError(f"there is no account {access_key!r}")
     addresses = yield from every_master(instance, deadline)
     code, fields = RequestCode.DELETE_ACL_CONFIG, {"accessKey": access_key}
-    check_all((yield from ask_all(instance, addresses, code, fields, deadline)))
+    check_all((yield from ask_all(instance, addresses, code, fields, deadline)), code)
     return tuple(addresses)

@@ -10,6 +10,7 @@ from rocketwire.core.admin.copies import (
     CopyOutcome,
     MarkedCopy,
     deliver,
+    find_copies,
     find_soon,
     look_up,
     read_found,
@@ -27,6 +28,7 @@ from rocketwire.core.reading.pull import (
     message_by_offset_id,
 )
 from rocketwire.core.reading.topics import Reading
+from rocketwire.core.sending.validate import check_topic
 from rocketwire.errors import (
     BrokerError,
     ConnectFailedError,
@@ -73,20 +75,15 @@ def redrive(
         RocketMQError: it was not sent, or (the text says so) that is not known.
     """
     letter = check_letter(letter)
-    deadline = instance.clock() + timeout
-    if to is None:
-        copy, brokers = yield from _to_its_group(instance, letter, deadline)
-    else:
-        copy, brokers = yield from _to_topic(instance, letter, to, deadline)
+    copy, brokers = yield from _copy_for(instance, letter, to, timeout)
     since = letter.message.stored_at.timestamp()
     has_index = yield from _has_index(instance, letter, timeout)
     known = None
     if not has_index:
         known = yield from _find_anywhere(instance, letter, copy, brokers, reader, timeout)
     if known is not None:
-        where = copy.queue._replace(broker=known.queue.broker, id=known.queue.id)
-        return Redriven(letter, is_new=False, queue=where, offset=known.offset)
-    # Who may read as a group may send to its retry topic, in its name: so brokers check it.
+        return _sent_before(letter, copy, known)
+    # A user that may read as a group may send to its retry topic, in its name: brokers check that.
     sender = letter.group if to is None else reader
     (outcome,) = yield from deliver(instance, [copy], brokers, group=sender, since=since)
     done = yield from _checked(instance, letter, outcome, timeout)
@@ -94,6 +91,39 @@ def redrive(
         with contextlib.suppress(RocketMQError):  # it is sent, whatever becomes of the look
             yield from find_soon(instance, [outcome], brokers, since)
     return done
+
+
+def find_redriven(
+    instance: Instance, letter: Any, *, to: str | None, reader: str, timeout: float
+) -> Op[Redriven | None]:
+    """Where the copy of a dead letter is, if it was sent again already; nothing is sent.
+
+    Raises:
+        InvalidMessageError: it is no dead letter.
+        RocketMQError: it could not be looked for.
+    """
+    letter = check_letter(letter)
+    copy, brokers = yield from _copy_for(instance, letter, to, timeout)
+    if (yield from _has_index(instance, letter, timeout)):
+        since = letter.message.stored_at.timestamp()
+        known = (yield from find_copies(instance, [copy], brokers, since)).get(copy.mark)
+    else:
+        known = yield from _find_anywhere(instance, letter, copy, brokers, reader, timeout)
+    return None if known is None else _sent_before(letter, copy, known)
+
+
+def _sent_before(letter: DeadLetter, copy: MarkedCopy, known: StoredMessage) -> Redriven:
+    where = copy.queue._replace(broker=known.queue.broker, id=known.queue.id)
+    return Redriven(letter, is_new=False, queue=where, offset=known.offset)
+
+
+def _copy_for(
+    instance: Instance, letter: DeadLetter, to: str | None, timeout: float
+) -> Op[tuple[MarkedCopy, dict[str, str]]]:
+    deadline = instance.clock() + timeout
+    if to is None:
+        return (yield from _to_its_group(instance, letter, deadline))
+    return (yield from _to_topic(instance, letter, to, deadline))
 
 
 def _copy(letter: DeadLetter, queue: MessageQueue, *, keeps_origin: bool) -> MarkedCopy:
@@ -125,6 +155,9 @@ def _to_topic(
     instance: Instance, letter: DeadLetter, topic: str, deadline: float
 ) -> Op[tuple[MarkedCopy, dict[str, str]]]:
     """A copy for any topic: on the queue of its sharding key, else on the dead letter's broker."""
+    check_topic(topic)
+    if topic.startswith(DEAD_LETTER_PREFIX):
+        raise InvalidMessageError(f"to is {topic!r}: nobody handles dead letters; give a topic")
     name = with_namespace(topic, instance.config.namespace)
     route = yield from fetch_route(instance, name, deadline)
     if route is None:

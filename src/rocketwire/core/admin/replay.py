@@ -6,7 +6,7 @@ whether the original is read from its topic or from an archive of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from typing import Any, Final
 
 from rocketwire.admin_values import Replayed
@@ -37,6 +37,18 @@ def check_batch(batch: object) -> None:
     """
     if type(batch) is not int or not 1 <= batch <= _LARGEST_BATCH:
         raise InvalidMessageError(f"batch is {batch!r}: 1 to {_LARGEST_BATCH} messages at a time")
+
+
+def check_messages(messages: object) -> None:
+    """Refuse what can't be gone through; what is in it is checked message by message.
+
+    Raises:
+        InvalidMessageError: it can't.
+    """
+    if isinstance(messages, str) or not isinstance(messages, (Iterable, AsyncIterable)):
+        raise InvalidMessageError(
+            f"messages is {messages!r:.80}: give several StoredMessages, e.g. those of read(topic)"
+        )
 
 
 def is_unfinished(results: Sequence[Replayed]) -> bool:

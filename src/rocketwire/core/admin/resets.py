@@ -24,7 +24,7 @@ from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import masters
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.reading.arguments import check_position, check_topic
+from rocketwire.core.reading.arguments import check_position, check_readable_topic
 from rocketwire.core.reading.pull import max_offset, min_offset, read_queues
 from rocketwire.core.reading.topics import Position, resolve
 from rocketwire.errors import InvalidMessageError, RouteError, UnsupportedRequestError
@@ -52,7 +52,7 @@ def reset(
         InvalidMessageError: ``to`` means nothing, or a queue does not have such an offset.
         UnsupportedRequestError: brokers are too old to move a group with members to offsets.
     """
-    check_topic(topic)
+    check_readable_topic(topic)
     check_position(to, "to")
     name = yield from require_group(instance, group, deadline)
     queues = yield from read_queues(instance, topic, deadline)
@@ -185,7 +185,9 @@ def _write(
     deadline: float,
 ) -> Op[None]:
     for change in changes:
-        fields = update_consumer_offset(name, topic, change.queue.id, change.after)
+        fields = update_consumer_offset(
+            name, topic, change.queue.id, change.after, broker=change.queue.broker
+        )
         yield from ask(instance, who, RequestCode.UPDATE_CONSUMER_OFFSET, fields, deadline)
 
 
@@ -200,7 +202,7 @@ def clone_offsets(
         InvalidMessageError: the target has members, or the source never consumed the topic.
         BrokerError: a broker refused.
     """
-    check_topic(topic)
+    check_readable_topic(topic)
     target_name = group_name(instance, target)
     source_name = yield from require_group(instance, source, deadline)
     queues = yield from read_queues(instance, topic, deadline)
@@ -224,5 +226,5 @@ def clone_offsets(
         concerned = {b: a for b, a in known.items() if any(c.queue.broker == b for c in plan)}
         fields = headers.clone_offsets(source_name, target_name, wire_topic)
         code = RequestCode.CLONE_GROUP_OFFSET
-        check_all((yield from ask_all(instance, concerned, code, fields, deadline)))
+        check_all((yield from ask_all(instance, concerned, code, fields, deadline)), code)
     return plan

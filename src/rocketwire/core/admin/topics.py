@@ -8,8 +8,10 @@ from typing import Any, Final, NamedTuple
 from rocketwire.admin_values import Topic, TopicBroker, TopicKind, TopicQueue, TopicSummary
 from rocketwire.core.admin.asking import (
     Answers,
+    allowed,
     ask,
     ask_all,
+    ask_each,
     check_all,
     checked,
     chosen_masters,
@@ -32,10 +34,9 @@ from rocketwire.core.naming import (
     with_namespace,
     without_namespace,
 )
-from rocketwire.core.reading.arguments import check_topic as check_readable
-from rocketwire.core.routes import MASTER
+from rocketwire.core.reading.arguments import check_readable_topic
 from rocketwire.core.sending.validate import check_topic
-from rocketwire.errors import InvalidMessageError, RocketMQError, TopicNotFoundError
+from rocketwire.errors import InvalidMessageError, RocketMQError, TopicNotFoundError, TransportError
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import utc_from_ms
 from rocketwire.wire.admin_bodies import (
@@ -49,11 +50,12 @@ from rocketwire.wire.codes import Permission, RequestCode, ResponseCode
 from rocketwire.wire.command import Reply
 from rocketwire.wire.headers import create_topic as topic_fields
 from rocketwire.wire.headers import topic_only
-from rocketwire.wire.route import ClusterInfo, TopicRoute
+from rocketwire.wire.route import MASTER_ID, ClusterInfo, TopicRoute
 
 READ_WRITE: Final = Permission.READ | Permission.WRITE
 #: Where name servers keep the queues of ordered topics.
 ORDERED_TOPICS: Final = "ORDER_TOPIC_CONFIG"
+_CHANGE_TOPIC: Final = RequestCode.UPDATE_AND_CREATE_TOPIC
 MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
 _MOST_QUEUES: Final = 65535
 _SYSTEM_PREFIXES: Final = ("RMQ_SYS_", "SCHEDULE_TOPIC_", "rmq_sys_", "wheel_")
@@ -114,7 +116,7 @@ def known_route(instance: Instance, topic: str, deadline: float) -> Op[TopicRout
     Raises:
         TopicNotFoundError: the name server does not know it.
     """
-    check_readable(topic)
+    check_readable_topic(topic)
     name = with_namespace(topic, instance.config.namespace)
     route = yield from fetch_route(instance, name, deadline)
     if route is None:
@@ -123,33 +125,45 @@ def known_route(instance: Instance, topic: str, deadline: float) -> Op[TopicRout
 
 
 def _asked_at(instance: Instance, route: TopicRoute) -> dict[str, str]:
-    """Whom to ask about each broker of a topic: the master, or its first slave."""
+    """Where to ask about each broker of a topic: the master, or its first slave."""
     found = {data.broker: data.addresses for data in route.brokers if data.addresses}
     return {
-        name: instance.routes.translate(by_id.get(MASTER) or by_id[min(by_id)])
+        name: instance.routes.translate(by_id.get(MASTER_ID) or by_id[min(by_id)])
         for name, by_id in sorted(found.items())
     }
 
 
 def topic_settings(
-    instance: Instance, name: str, addresses: Mapping[str, str], deadline: float
+    instance: Instance,
+    name: str,
+    addresses: Mapping[str, str],
+    deadline: float,
+    *,
+    of_all: bool = False,
 ) -> Op[dict[str, TopicSettings]]:
-    """A topic's settings on each broker that tells them.
+    """A topic's settings on each broker that has it and answers; ``of_all``: each must answer.
 
     Brokers before 5.0 can be asked only for those of all topics together.
+
+    Raises:
+        PermissionDeniedError: a broker refused.
+        TransportError: one that must answer did not.
     """
     one = yield from ask_all(
         instance, addresses, RequestCode.GET_TOPIC_CONFIG, topic_only(name), deadline
     )
+    for reply in one.values() if of_all else ():
+        if isinstance(reply, TransportError):
+            raise reply
     found = {
         broker: decode_topic_settings(reply.body)
-        for broker, reply in one.items()
+        for broker, reply in allowed(one).items()
         if isinstance(reply, Reply) and is_success(reply)
     }
     old = {broker: addresses[broker] for broker, reply in one.items() if is_unknown(reply)}
     if old:
         every = yield from ask_all(instance, old, RequestCode.GET_ALL_TOPIC_CONFIG, {}, deadline)
-        for broker, reply in every.items():
+        for broker, reply in allowed(every).items():
             if isinstance(reply, Reply) and is_success(reply):
                 table = decode_all_topic_settings(reply.body)
                 found |= {broker: table[name]} if name in table else {}
@@ -193,7 +207,9 @@ def _queue_states(
         try:
             if reply is None:
                 raise TopicNotFoundError(f"{data.broker} has no address: neither master nor slave")
-            table = decode_topic_stats(checked(reply, data.broker).body)
+            table = decode_topic_stats(
+                checked(reply, data.broker, RequestCode.GET_TOPIC_STATS_INFO).body
+            )
         except RocketMQError as error:
             found += [
                 TopicQueue(MessageQueue(shown, data.broker, number), 0, 0, error=str(error))
@@ -237,6 +253,8 @@ def create_topic(
     """
     check_topic(topic)
     check_queues(queues, "queues")
+    if not isinstance(order, bool):
+        raise InvalidMessageError(f"order is {order!r}: True or False")
     attributes = check_message_type(message_type)
     chosen = yield from chosen_masters(instance, brokers, deadline)
     if attributes:
@@ -250,11 +268,10 @@ def create_topic(
         ordered=order,
         attributes=attributes,
     )
-    code = RequestCode.UPDATE_AND_CREATE_TOPIC
-    check_all((yield from ask_all(instance, chosen, code, fields, deadline)))
+    answers = yield from ask_all(instance, chosen, _CHANGE_TOPIC, fields, deadline)
+    check_all(answers, _CHANGE_TOPIC)
     if order:
-        text = ";".join(f"{broker}:{queues}" for broker in chosen)
-        yield from _configure(instance, RequestCode.PUT_KV_CONFIG, name, deadline, value=text)
+        yield from _list_queues(instance, name, dict.fromkeys(chosen, queues), deadline)
     if instance.routes.get(name) is not None:
         yield from refresh_topic(instance, name, deadline)
     return tuple(chosen)
@@ -291,9 +308,10 @@ def alter_topic(
     *,
     changes: TopicChanges,
     brokers: Iterable[str] | None = None,
+    dry_run: bool = False,
     deadline: float,
 ) -> Op[tuple[str, ...]]:
-    """Change some settings of a topic and keep the others, broker by broker.
+    """Change some settings of a topic and keep the others, on all of its brokers or on some.
 
     Raises:
         TopicNotFoundError: the name server, or one of the chosen brokers, does not know it.
@@ -308,25 +326,38 @@ def alter_topic(
     if attributes:
         yield from require_version(instance, chosen, "5.0.0", "message_type", deadline)
     name = with_namespace(topic, instance.config.namespace)
-    settings = yield from topic_settings(instance, name, chosen, deadline)
+    settings = yield from topic_settings(instance, name, chosen, deadline, of_all=True)
     absent = [broker for broker in chosen if broker not in settings]
     if absent:
         raise TopicNotFoundError(f"topic {topic} is not on {', '.join(absent)}, or it did not say")
-    for broker, told in settings.items():
-        fields = topic_fields(
-            name,
-            read_queues=changes.read_queues or told.read_queues,
-            write_queues=changes.write_queues or told.write_queues,
-            permission=_permission(told.permission, changes),
-            system_flag=told.system_flag,
-            ordered=told.order,
-            attributes=attributes,
-        )
-        code = RequestCode.UPDATE_AND_CREATE_TOPIC
-        yield from ask(instance, (broker, chosen[broker]), code, fields, deadline)
-    if instance.routes.get(name) is not None:
-        yield from refresh_topic(instance, name, deadline)
+    if not dry_run:
+        calls = {
+            broker: (chosen[broker], _altered(name, told, changes, attributes))
+            for broker, told in settings.items()
+        }
+        answers = yield from ask_each(instance, calls, _CHANGE_TOPIC, deadline)
+        check_all(answers, _CHANGE_TOPIC)
+        if changes.write_queues and any(told.order for told in settings.values()):
+            counts = {data.broker: data.write_queues for data in route.queues}
+            counts |= dict.fromkeys(settings, changes.write_queues)
+            yield from _list_queues(instance, name, counts, deadline)
+        if instance.routes.get(name) is not None:
+            yield from refresh_topic(instance, name, deadline)
     return tuple(settings)
+
+
+def _altered(
+    name: str, told: TopicSettings, changes: TopicChanges, attributes: dict[str, str]
+) -> dict[str, str]:
+    return topic_fields(
+        name,
+        read_queues=changes.read_queues or told.read_queues,
+        write_queues=changes.write_queues or told.write_queues,
+        permission=_permission(told.permission, changes),
+        system_flag=told.system_flag,
+        ordered=told.order,
+        attributes=attributes,
+    )
 
 
 class TopicChanges(NamedTuple):
@@ -375,13 +406,21 @@ def delete_topic(instance: Instance, topic: str, deadline: float) -> Op[tuple[st
     name = with_namespace(topic, instance.config.namespace)
     fields = topic_only(name)
     code = RequestCode.DELETE_TOPIC_IN_BROKER
-    check_all((yield from ask_all(instance, known, code, fields, deadline)))
+    check_all((yield from ask_all(instance, known, code, fields, deadline)), code)
     for server in instance.name_servers:
         code = RequestCode.DELETE_TOPIC_IN_NAME_SERVER
         yield from ask(instance, (f"name server {server}", server), code, fields, deadline)
     yield from _configure(instance, RequestCode.DELETE_KV_CONFIG, name, deadline)
     instance.routes.forget(name)
     return tuple(known)
+
+
+def _list_queues(
+    instance: Instance, topic: str, counts: Mapping[str, int], deadline: float
+) -> Op[None]:
+    """Tell the name servers which queues an ordered topic has."""
+    text = ";".join(f"{broker}:{queues}" for broker, queues in sorted(counts.items()))
+    yield from _configure(instance, RequestCode.PUT_KV_CONFIG, topic, deadline, value=text)
 
 
 def _configure(

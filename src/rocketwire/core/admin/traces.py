@@ -77,7 +77,7 @@ def _events(message_id: str, found: Iterable[StoredMessage]) -> list[TraceEvent]
 
 
 def _records(stored: StoredMessage) -> list[TraceRecord]:
-    """A trace that somebody garbled tells nothing, and must not hide the others."""
+    """A garbled trace tells nothing, and must not hide the others."""
     try:
         return decode_trace(stored.body)
     except RemoteProtocolError:

@@ -36,7 +36,7 @@ def parts(version: str) -> tuple[int, ...]:
     >>> parts("4.9.7") < parts("5.0.0")
     True
     """
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+    return tuple(int(part) for part in re.findall(r"[0-9]{1,9}", version))
 
 
 def require_version(

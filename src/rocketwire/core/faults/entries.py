@@ -1,7 +1,7 @@
 """What is known of each broker, and of each attempt under way.
 
 Only records live here, and the questions that can be answered from one record alone. Verdicts
-are the judges' (``fault_judgement``, ``fault_presets``); locking and who is told are the table's.
+are the judges' (``judgement``, ``presets``); locking and telling are the table's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Watch:
     """What the hot path looks at instead of the brokers.
 
     ``version`` changes whenever the set of brokers that may be chosen changes; before ``at`` no
-    passing of time can change it. Who keeps a list made at one version may use it until then.
+    passing of time can change it. A list made at one version may be used until then.
     """
 
     __slots__ = ("at", "lock", "patience", "version")
@@ -48,11 +48,11 @@ class Entry:
 
     __slots__ = (
         "allow_per_byte", "calm", "cause", "epoch", "excess", "excess_at", "expected", "failures",
-        "flights", "good_since",
-        "in_words", "last_isolation", "last_latency", "last_wait", "name", "probe_at",
-        "probe_epoch", "probe_failure", "probe_since", "probe_wait", "proof", "reachable", "recent", "record",
-        "samples", "since", "slow_since", "slow_streak", "smoothed", "state", "steady_told", "suspect",
-        "trial_at", "trial_flight", "trial_good", "unreached_since", "until", "verdict_at", "watch",
+        "good_since", "in_words", "last_isolation", "last_latency", "last_wait", "name", "probe_at",
+        "probe_epoch", "probe_failure", "probe_since", "probe_wait", "proof", "reachable", "recent",
+        "record", "samples", "since", "slow_since", "slow_streak", "smoothed", "state",
+        "steady_told", "suspect", "trial_at", "trial_attempt", "trial_good", "under_way",
+        "unreached_since", "until", "verdict_at", "watch",
     )  # fmt: skip
 
     def __init__(self, name: str, watch: Watch, *, window: int, since: float) -> None:
@@ -74,7 +74,7 @@ class Entry:
 
     def _start_measuring(self, window: int) -> None:
         #: Written and unanswered, oldest first: dictionaries keep their order.
-        self.flights: dict[Flight, None] = {}
+        self.under_way: dict[WatchedAttempt, None] = {}
         #: Requests written before this moment are no ground for suspicion any more.
         self.proof = NEVER
         #: Since when it can't be connected to; void once it has answered after that (``proof``).
@@ -95,7 +95,7 @@ class Entry:
         self.good_since = 0
         self.verdict_at = NEVER
         self.last_isolation = 0.0
-        self.trial_flight: Flight | None = None
+        self.trial_attempt: WatchedAttempt | None = None
         self.trial_good = 0
         self.trial_at = FOREVER
         self.probe_at = FOREVER
@@ -115,36 +115,36 @@ class Entry:
         """Whether a send may choose this broker while there is a choice."""
         if self.state == "usable":
             return not self.suspect
-        return self.state == "trial" and self.trial_flight is None
+        return self.state == "trial" and self.trial_attempt is None
 
-    def oldest(self) -> Flight | None:
+    def oldest(self) -> WatchedAttempt | None:
         """The oldest request that awaits its answer and that no later answer has excused."""
         proof = self.proof
         while True:
             try:
-                for flight in self.flights:
-                    if flight.written_at >= proof:
-                        return flight
+                for attempt in self.under_way:
+                    if attempt.written_at >= proof:
+                        return attempt
             except RuntimeError:  # a signal handler has sent something in the midst of it
                 continue
             return None
 
-    def note_written(self, flight: Flight, now: float, unanswered: int) -> None:
-        """A request was handed to a connected socket (``effects.Flight``)."""
+    def note_written(self, attempt: WatchedAttempt, now: float, unanswered: int) -> None:
+        """A request was handed to a connected socket (``effects.Observer``)."""
         watch = self.watch
         with watch.lock:
-            if flight.written_at != NEVER:
+            if attempt.written_at != NEVER:
                 # Written again on a fresh connection: it is the youngest now.
-                self.flights.pop(flight, None)
-            flight.written_at = now
-            flight.allowance = self.expected + unanswered * self.allow_per_byte
-            self.flights[flight] = None
+                self.under_way.pop(attempt, None)
+            attempt.written_at = now
+            attempt.allowance = self.expected + unanswered * self.allow_per_byte
+            self.under_way[attempt] = None
             at = now + watch.patience
             if at < watch.at:  # noqa: PLR1730  a call of min() on every send costs more
                 watch.at = at
 
     def note_all_written(
-        self, flights: Sequence[Flight], sizes: Sequence[int], now: float, unanswered: int
+        self, attempts: Sequence[WatchedAttempt], sizes: Sequence[int], now: float, unanswered: int
     ) -> int:
         """As ``note_written`` for several that were never written before, in one call.
 
@@ -153,11 +153,11 @@ class Entry:
         """
         watch, expected, per_byte = self.watch, self.expected, self.allow_per_byte
         with watch.lock:
-            for flight, size in zip(flights, sizes, strict=True):
+            for attempt, size in zip(attempts, sizes, strict=True):
                 unanswered += size
-                flight.written_at = now
-                flight.allowance = expected + unanswered * per_byte
-            self.flights.update(dict.fromkeys(flights))
+                attempt.written_at = now
+                attempt.allowance = expected + unanswered * per_byte
+            self.under_way.update(dict.fromkeys(attempts))
             watch.at = min(watch.at, now + watch.patience)
         return unanswered
 
@@ -170,7 +170,7 @@ class Entry:
         self.samples += 1
 
 
-class Flight(Protocol):
+class WatchedAttempt(Protocol):
     """What the table keeps of one attempt. It is ended by exactly one call of the table.
 
     The attempts of sends have these attributes themselves (``sending/attempt.py``): a second object
@@ -183,24 +183,28 @@ class Flight(Protocol):
     written_at: float
     allowance: float
 
+    @property
+    def is_told_in_java(self) -> bool:
+        """Whether Java's producer tells its table of such a request; its presets look at it."""
+
 
 def note_written(
-    flights: Sequence[Flight], sizes: Sequence[int], now: float, unanswered: int
+    attempts: Sequence[WatchedAttempt], sizes: Sequence[int], now: float, unanswered: int
 ) -> None:
     """Requests were handed to one connected socket together, none of them for the second time.
 
     Args:
-        flights: the attempts, in the order of their bytes.
+        attempts: the attempts, in the order of their bytes.
         sizes: the bytes of each.
         now: the moment.
         unanswered: bytes on that connection that had no answer before.
     """
-    start, count = 0, len(flights)
+    start, count = 0, len(attempts)
     while start < count:
-        entry, end = flights[start].entry, start + 1
-        while end < count and flights[end].entry is entry:
+        entry, end = attempts[start].entry, start + 1
+        while end < count and attempts[end].entry is entry:
             end += 1
-        unanswered = entry.note_all_written(flights[start:end], sizes[start:end], now, unanswered)
+        unanswered = entry.note_all_written(attempts[start:end], sizes[start:end], now, unanswered)
         start = end
 
 
@@ -221,8 +225,13 @@ class Attempted:
         """The broker that it goes to."""
         return self.entry.name
 
+    @property
+    def is_told_in_java(self) -> bool:
+        """It is."""
+        return True
+
     def written(self, now: float, unanswered: int) -> None:
-        """The request was handed to a connected socket (``effects.Flight``)."""
+        """The request was handed to a connected socket (``effects.Observer``)."""
         self.entry.note_written(self, now, unanswered)
 
 
@@ -266,7 +275,7 @@ def health_of(entry: Entry, now: float) -> BrokerHealth:
         p50=_quantile(recent, 0.5),
         p90=_quantile(recent, 0.9),
         p99=_quantile(recent, 0.99),
-        in_flight=len(entry.flights),
+        in_flight=len(entry.under_way),
         failures=entry.failures,
         record=entry.record,
     )

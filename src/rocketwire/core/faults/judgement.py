@@ -1,4 +1,4 @@
-"""The adaptive judge: which answers are slow, who is isolated, for how long, and who returns.
+"""The adaptive judge: which answers are slow, which broker is isolated, and when it returns.
 
 The rules are numbered as in ``docs/design/faults.md``. Everything here runs under the table's
 lock and takes the moment as an argument; the table calls it, and tells listeners afterwards what
@@ -15,8 +15,8 @@ from rocketwire.core.faults.entries import (
     FOREVER,
     Cause,
     Entry,
-    Flight,
     Watch,
+    WatchedAttempt,
     in_ms,
     median,
 )
@@ -70,15 +70,17 @@ class Judge(ABC):
         self.notices.append(Notice("returned", entry.name, words))
 
     @abstractmethod
-    def answered(self, entry: Entry, flight: Flight, latency: float, now: float) -> None:
+    def answered(self, entry: Entry, attempt: WatchedAttempt, latency: float, now: float) -> None:
         """A good answer came; ``latency`` is net of the allowance."""
 
     @abstractmethod
-    def settled(self, entry: Entry, flight: Flight, now: float, code: int) -> None:
+    def settled(self, entry: Entry, attempt: WatchedAttempt, now: float, code: int) -> None:
         """The attempt is over without saying anything of the broker by the adaptive rules."""
 
     @abstractmethod
-    def failed(self, entry: Entry, flight: Flight, now: float, reason: str, cause: Cause) -> None:
+    def failed(
+        self, entry: Entry, attempt: WatchedAttempt, now: float, reason: str, cause: Cause
+    ) -> None:
         """The broker failed an attempt."""
 
     def too_early(self, entry: Entry, waited: float) -> bool:
@@ -86,8 +88,8 @@ class Judge(ABC):
         return False
 
     @abstractmethod
-    def released(self, entry: Entry, flight: Flight, now: float) -> None:
-        """Called after each end of a flight, whatever it was."""
+    def released(self, entry: Entry, attempt: WatchedAttempt, now: float) -> None:
+        """Called after each end of an attempt, whatever it was."""
 
     @abstractmethod
     def refresh(self, now: float) -> None:
@@ -148,8 +150,8 @@ class AdaptiveJudge(Judge):
         policy = self.policy
         return latency > policy.relative * typical and latency - typical > policy.floor
 
-    def _we_paused(self, entry: Entry, flight: Flight, now: float) -> bool:
-        if flight.written_at < self._paused_until:
+    def _we_paused(self, entry: Entry, attempt: WatchedAttempt, now: float) -> bool:
+        if attempt.written_at < self._paused_until:
             # Those that were in flight during a pause are excused together; else the last one to
             # be read would find nobody overdue beside it, and take the blame.
             return True
@@ -164,11 +166,13 @@ class AdaptiveJudge(Judge):
             self._paused_until = now
         return owing
 
-    def _overdue(self, entry: Entry, oldest: Flight, now: float) -> bool:
+    def _overdue(self, entry: Entry, oldest: WatchedAttempt, now: float) -> bool:
         limit = max(self.policy.pause_relative * entry.smoothed, self.policy.pause_floor)
         return now - oldest.written_at - oldest.allowance > limit
 
-    def _is_lone_pause(self, entry: Entry, flight: Flight, latency: float, typical: float) -> bool:
+    def _is_lone_pause(
+        self, entry: Entry, attempt: WatchedAttempt, latency: float, typical: float
+    ) -> bool:
         """Whether the broker answered later requests well, and is not slow on the whole.
 
         Without this, brokers that pause in some 0.3 % of sends keep one another isolated for a
@@ -179,32 +183,34 @@ class AdaptiveJudge(Judge):
         entry.excess = faded + weight * latency
         entry.excess_at = entry.samples
         on_the_whole = entry.smoothed + entry.excess
-        return flight.written_at < entry.proof and on_the_whole <= self.policy.relative * typical
+        return attempt.written_at < entry.proof and on_the_whole <= self.policy.relative * typical
 
     # ------------------------------------------------------------------ verdicts (rules 2, 3, 7)
 
-    def answered(self, entry: Entry, flight: Flight, latency: float, now: float) -> None:
+    def answered(self, entry: Entry, attempt: WatchedAttempt, latency: float, now: float) -> None:
         """Judge an answer: slow, excused, or good."""
-        if flight.epoch != entry.epoch:
+        if attempt.epoch != entry.epoch:
             return  # rule 3: it began before the present isolation or trial
         entry.last_wait = latency + entry.expected
         typical = self.typical(entry)
         if typical is not None and self.is_slow(latency, typical):
-            lone = self._is_lone_pause(entry, flight, latency, typical)
-            if not self._we_paused(entry, flight, now) and not lone:
+            lone = self._is_lone_pause(entry, attempt, latency, typical)
+            if not self._we_paused(entry, attempt, now) and not lone:
                 self._slow(entry, latency, typical, now)
             return
         entry.feed(latency, self.policy.smoothing)
         entry.slow_streak = 0
-        entry.proof = max(entry.proof, flight.written_at)
+        entry.proof = max(entry.proof, attempt.written_at)
         self._good(entry, now)
 
-    def settled(self, entry: Entry, flight: Flight, now: float, code: int) -> None:
+    def settled(self, entry: Entry, attempt: WatchedAttempt, now: float, code: int) -> None:
         """Neither sample nor verdict."""
 
-    def failed(self, entry: Entry, flight: Flight, now: float, reason: str, cause: Cause) -> None:
+    def failed(
+        self, entry: Entry, attempt: WatchedAttempt, now: float, reason: str, cause: Cause
+    ) -> None:
         """Isolate for a failure, unless the attempt is older than the present isolation."""
-        if flight.epoch != entry.epoch:
+        if attempt.epoch != entry.epoch:
             return
         entry.slow_since = None
         self._isolate(entry, now, self.policy.failure_isolation, cause, reason)
@@ -285,7 +291,7 @@ class AdaptiveJudge(Judge):
         entry.state = state
         entry.since = at
         entry.epoch += 1
-        entry.trial_flight = None
+        entry.trial_attempt = None
         entry.trial_good = 0
         self.watch.version += 1
 
@@ -328,10 +334,10 @@ class AdaptiveJudge(Judge):
             self.watch.version += 1
         return FOREVER if suspect else at
 
-    def released(self, entry: Entry, flight: Flight, now: float) -> None:
+    def released(self, entry: Entry, attempt: WatchedAttempt, now: float) -> None:
         """Free the trial's place, and look whether the suspicion is over."""
-        if entry.trial_flight is flight:
-            entry.trial_flight = None
+        if entry.trial_attempt is attempt:
+            entry.trial_attempt = None
             self.watch.version += 1
         if entry.suspect:
             at = self._suspect(entry, now)
@@ -346,7 +352,7 @@ class AdaptiveJudge(Judge):
         )
 
     def refresh(self, now: float) -> None:
-        """See who became suspect, and let through the trial message whose time has come."""
+        """See which brokers became suspect, let through the trial message whose time has come."""
         soonest = FOREVER
         for entry in list(self.entries.values()):
             if entry.state == "isolated":
@@ -354,7 +360,7 @@ class AdaptiveJudge(Judge):
                     self._try(entry, now)
                 else:
                     soonest = min(soonest, entry.trial_at)
-            if entry.flights:
+            if entry.under_way:
                 # Soon again: the typical latency may shrink, and after the oldest request the next
                 # one may have a smaller allowance.
                 at = self._suspect(entry, now)
@@ -375,7 +381,7 @@ class AdaptiveJudge(Judge):
         self.watch.at = min(self.watch.at, entry.trial_at)
 
     def wants_probe(self, entry: Entry) -> bool:
-        """Only who is isolated, and only where a background exists."""
+        """Only isolated brokers, and only where a background exists."""
         return self._probing and entry.state == "isolated"
 
     def probed(self, entry: Entry, now: float, latency: float, *, good: bool) -> None:

@@ -3,7 +3,8 @@
 They keep Java's arithmetic to the letter and leave out its known defects: a good answer ends an
 isolation in both (5.1.4 lost that), an error code marks a broker as unreachable only where a
 detector exists that can take the mark away, nothing is reported twice, and no shared queue object
-is written over. The walks at the end are how each Java version goes over the queues of a topic
+is written over. Sends that Java does not tell its table of are no verdict here either. What Java's own
+classes decide is recorded in ``tests/vectors/java/faults-*.jsonl``. The walks at the end are how each Java version goes over the queues of a topic
 when not all of its brokers are available; ``selection`` calls them.
 """
 
@@ -12,7 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
-from rocketwire.core.faults.entries import FOREVER, NEVER, Cause, Entry, Flight, Watch, in_ms
+from rocketwire.core.faults.entries import (
+    FOREVER,
+    NEVER,
+    Cause,
+    Entry,
+    Watch,
+    WatchedAttempt,
+    in_ms,
+)
 from rocketwire.core.faults.judgement import Judge, Walk
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import MessageQueue
@@ -46,27 +55,33 @@ class JavaJudge(Judge):
             found = isolation
         return found
 
-    def answered(self, entry: Entry, flight: Flight, latency: float, now: float) -> None:
+    def answered(self, entry: Entry, attempt: WatchedAttempt, latency: float, now: float) -> None:
         """Every answer sets the broker's time anew; Java counts connecting, too."""
+        if not attempt.is_told_in_java:
+            return
         entry.reachable = True
-        taken = now - flight.began
+        taken = now - attempt.began
         entry.feed(taken, self.policy.smoothing)
         entry.last_wait = taken
         self._judge(entry, now, taken, in_ms(taken), "slow")
 
-    def settled(self, entry: Entry, flight: Flight, now: float, code: int) -> None:
+    def settled(self, entry: Entry, attempt: WatchedAttempt, now: float, code: int) -> None:
         """To Java, any error code is a failure; a oneway send that left is a success."""
         if code:
-            self.failed(entry, flight, now, f"answered code {code}", "failed")
+            self.failed(entry, attempt, now, f"answered code {code}", "failed")
         else:
-            self.answered(entry, flight, 0.0, now)
+            self.answered(entry, attempt, 0.0, now)
 
-    def failed(self, entry: Entry, flight: Flight, now: float, reason: str, cause: Cause) -> None:
+    def failed(
+        self, entry: Entry, attempt: WatchedAttempt, now: float, reason: str, cause: Cause
+    ) -> None:
         """A failure is left out as a long latency is, and ranked by the time that it took."""
+        if not attempt.is_told_in_java:
+            return
         if self.policy.detector:
             entry.reachable = False
             entry.probe_at = min(entry.probe_at, now + self.policy.probe_interval)
-        entry.last_wait = now - flight.began
+        entry.last_wait = now - attempt.began
         self._judge(entry, now, self.policy.failure_latency, reason, cause)
 
     def _judge(self, entry: Entry, now: float, latency: float, words: str, cause: Cause) -> None:
@@ -91,7 +106,7 @@ class JavaJudge(Judge):
             self.watch.version += 1
             self.tell_returned(entry)
 
-    def released(self, entry: Entry, flight: Flight, now: float) -> None:
+    def released(self, entry: Entry, attempt: WatchedAttempt, now: float) -> None:
         """Java knows neither trial nor suspicion."""
 
     def refresh(self, now: float) -> None:
@@ -121,7 +136,7 @@ class JavaJudge(Judge):
         return [heard_of[self._turn % half if half else 0].name]
 
     def wants_probe(self, entry: Entry) -> bool:
-        """Java asks after everybody; only for the unreachable can the answer change anything."""
+        """Java probes every broker; only for unreachable ones can the answer change anything."""
         return self.policy.detector and not entry.reachable
 
     def probed(self, entry: Entry, now: float, latency: float, *, good: bool) -> None:
@@ -148,20 +163,22 @@ class NoJudge(JavaJudge):
     ) -> None:
         super().__init__(policy, entries, watch, random, walk="plain")
 
-    def answered(self, entry: Entry, flight: Flight, latency: float, now: float) -> None:
+    def answered(self, entry: Entry, attempt: WatchedAttempt, latency: float, now: float) -> None:
         """Only the first answer comes here; it sets the smoothed latency."""
         entry.feed(latency, self.policy.smoothing)
         entry.calm = True
 
-    def settled(self, entry: Entry, flight: Flight, now: float, code: int) -> None:
+    def settled(self, entry: Entry, attempt: WatchedAttempt, now: float, code: int) -> None:
         """Nothing follows."""
 
-    def failed(self, entry: Entry, flight: Flight, now: float, reason: str, cause: Cause) -> None:
+    def failed(
+        self, entry: Entry, attempt: WatchedAttempt, now: float, reason: str, cause: Cause
+    ) -> None:
         """Nothing follows."""
 
 
 class Positions(Protocol):
-    """The round-robin counters, as ``selection.Counters``."""
+    """The round-robin counters, as ``selection.Positions``."""
 
     def next(self, topic: str) -> int:
         """The next position."""

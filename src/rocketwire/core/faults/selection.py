@@ -2,7 +2,7 @@
 
 ``TopicQueues`` holds the writable queues of one topic and remembers which of them the fault table
 allows, until the table says that something changed: while all is well a choice is one comparison
-and one remainder. Selectors see a ``QueueList``. Who is usable is the table's decision; whether
+and one remainder. Selectors see a ``QueueList``. Which brokers are usable is the table's decision; whether
 and how often to retry is ``retry``'s.
 """
 
@@ -21,7 +21,7 @@ from rocketwire.wire.java_hash import hash_index
 _MASK: Final = 0x7FFFFFFF
 
 
-class Counters(Protocol):
+class Positions(Protocol):
     """Round-robin positions by topic: one object per thread, or per producer in asyncio."""
 
     def next(self, topic: str) -> int:
@@ -256,7 +256,7 @@ class TopicQueues:
         self._watch = table.watch
         self._choice = _UNKNOWN
 
-    def best(self, counters: Counters, now: float, failed: Sequence[str] = ()) -> MessageQueue:
+    def best(self, counters: Positions, now: float, failed: Sequence[str] = ()) -> MessageQueue:
         """What ``best_queue`` chooses, without making a list for it.
 
         Args:
@@ -272,7 +272,7 @@ class TopicQueues:
                 return in_turn[counters.next(self.topic) % len(in_turn)]
         return self._best(counters, now, failed)
 
-    def _best(self, counters: Counters, now: float, failed: Sequence[str]) -> MessageQueue:
+    def _best(self, counters: Positions, now: float, failed: Sequence[str]) -> MessageQueue:
         choice = self.choice(now)
         last = failed[-1] if failed else None
         walk = self._table.walk
@@ -290,7 +290,7 @@ class TopicQueues:
         selector: Selector,
         message: Message,
         argument: Any,
-        counters: Counters,
+        counters: Positions,
         now: float,
         failed: Sequence[str] = (),
     ) -> MessageQueue:
@@ -301,6 +301,10 @@ class TopicQueues:
         """
         if selector is best_queue:
             return self.best(counters, now, failed)
+        key = message.sharding_key if argument is None else argument
+        if selector is hash_queue and type(key) is str:
+            # What it does with a list of them; making one is most of what choosing costs.
+            return self.listed[hash_index(key, len(self.listed))]
         # A key must find its queue in the same place whether its broker is up or not; who does not
         # pin is better off without queues that can't be reached.
         queues = QueueList(

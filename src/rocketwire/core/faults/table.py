@@ -19,9 +19,9 @@ from rocketwire.core.faults.entries import (
     Attempted,
     BrokerHealth,
     Entry,
-    Flight,
     RandomSource,
     Watch,
+    WatchedAttempt,
     health_of,
 )
 from rocketwire.core.faults.judgement import AdaptiveJudge, Judge, Notice, Walk
@@ -32,7 +32,7 @@ from rocketwire.fault_policy import FaultPolicy
 from rocketwire.log_fields import about
 from rocketwire.wire.codes import BROKER_UNWELL, RESPONSE_NAMES, STORED, ResponseCode
 
-__all__ = ["BrokerHealth", "FaultTable", "Flight"]
+__all__ = ["BrokerHealth", "FaultTable", "WatchedAttempt"]
 
 _log: Final = logging.getLogger("rocketwire.faults")
 _BUSY: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL})
@@ -96,37 +96,37 @@ class FaultTable:
         entry = self._entries.get(broker)
         if entry is None:
             entry = self._add(broker)
-        flight = Attempted(entry, now)
+        attempt = Attempted(entry, now)
         if entry.state == "trial":
-            self._take_place(entry, flight)
-        return flight
+            self._take_place(entry, attempt)
+        return attempt
 
-    def enter(self, flight: Flight, broker: str) -> None:
+    def enter(self, attempt: WatchedAttempt, broker: str) -> None:
         """As ``begin``, for an attempt that is its own record; sets its ``entry`` and ``epoch``."""
-        entry = flight.entry = self._known(broker)
-        flight.epoch = entry.epoch
+        entry = attempt.entry = self._known(broker)
+        attempt.epoch = entry.epoch
         if entry.state == "trial":
-            self._take_place(entry, flight)
+            self._take_place(entry, attempt)
 
-    def _take_place(self, entry: Entry, flight: Flight) -> None:
+    def _take_place(self, entry: Entry, attempt: WatchedAttempt) -> None:
         with self._lock:
             # Looked at again under the lock; a trial that ended meanwhile has no place to take.
-            if flight.epoch == entry.epoch and entry.candidate:
-                entry.trial_flight = flight
+            if attempt.epoch == entry.epoch and entry.candidate:
+                entry.trial_attempt = attempt
                 self.watch.version += 1
 
-    def answered(self, flight: Flight, now: float) -> None:
+    def answered(self, attempt: WatchedAttempt, now: float) -> None:
         """A good reply was read at ``now``."""
-        entry, written_at = flight.entry, flight.written_at
-        latency = now - (flight.began if written_at == NEVER else written_at)
-        net = latency - flight.allowance
+        entry, written_at = attempt.entry, attempt.written_at
+        latency = now - (attempt.began if written_at == NEVER else written_at)
+        net = latency - attempt.allowance
         if net < 0.0:  # noqa: PLR1730  a call of max() on every send costs more
             net = 0.0
         with self._lock:
-            entry.flights.pop(flight, None)
+            entry.under_way.pop(attempt, None)
             entry.last_latency = latency
             entry.recent.append(latency)
-            if entry.calm and net <= self._quick and flight.epoch == entry.epoch:
+            if entry.calm and net <= self._quick and attempt.epoch == entry.epoch:
                 smoothed = entry.smoothed
                 entry.smoothed = smoothed + self._smoothing * (net - smoothed)
                 entry.samples += 1
@@ -134,36 +134,36 @@ class FaultTable:
                     entry.proof = written_at
                 return
             entry.unreached_since = NEVER
-            self._judge.answered(entry, flight, net, now)
-            notices = self._release(flight, now)
+            self._judge.answered(entry, attempt, net, now)
+            notices = self._release(attempt, now)
         self._tell(notices)
 
-    def answered_all(self, flights: Sequence[Flight], now: float) -> None:
+    def answered_all(self, attempts: Sequence[WatchedAttempt], now: float) -> None:
         """Good replies to several attempts were read at ``now``, as if ``answered`` one by one.
 
         Under one lock and in one call for all those of the first one's broker that need no
         judgement, which saves two thirds of what an answer costs here.
         """
-        entry, count = flights[0].entry, 0
+        entry, count = attempts[0].entry, 0
         with self._lock:
             if entry.calm:
-                count = self._pass(entry, flights, now)
-        for flight in flights[count:]:  # who comes later may depend on a verdict
-            self.answered(flight, now)
+                count = self._pass(entry, attempts, now)
+        for attempt in attempts[count:]:  # the later ones may depend on a verdict
+            self.answered(attempt, now)
 
-    def _pass(self, entry: Entry, flights: Sequence[Flight], now: float) -> int:
+    def _pass(self, entry: Entry, attempts: Sequence[WatchedAttempt], now: float) -> int:
         """Take in answers of a calm broker up to one that must be judged; returns how many."""
         quick, smoothing, epoch = self._quick, self._smoothing, entry.epoch
         smoothed, proof = entry.smoothed, entry.proof
-        forget, note = entry.flights.pop, entry.recent.append
+        forget, note = entry.under_way.pop, entry.recent.append
         count, latency = 0, entry.last_latency
-        for flight in flights:
-            written_at = flight.written_at
-            net = now - written_at - flight.allowance
-            if net > quick or flight.epoch != epoch or flight.entry is not entry:
+        for attempt in attempts:
+            written_at = attempt.written_at
+            net = now - written_at - attempt.allowance
+            if net > quick or attempt.epoch != epoch or attempt.entry is not entry:
                 break
             count += 1
-            forget(flight, None)
+            forget(attempt, None)
             latency = now - written_at
             note(latency)
             if net < 0.0:  # noqa: PLR1730  a call of max() costs more
@@ -175,23 +175,23 @@ class FaultTable:
         entry.samples += count
         return count
 
-    def settled(self, flight: Flight, now: float, *, code: int = 0) -> None:
+    def settled(self, attempt: WatchedAttempt, now: float, *, code: int = 0) -> None:
         """The attempt is over and says nothing of the broker.
 
         Args:
-            flight: the attempt.
+            attempt: the attempt.
             now: when it was over.
             code: what the broker answered, 0 for a oneway request that was written. Only Java's
                 rules look at it.
         """
         with self._lock:
-            self._judge.settled(flight.entry, flight, now, code)
-            notices = self._release(flight, now)
+            self._judge.settled(attempt.entry, attempt, now, code)
+            notices = self._release(attempt, now)
         self._tell(notices)
 
     def failed(
         self,
-        flight: Flight,
+        attempt: WatchedAttempt,
         now: float,
         reason: str,
         *,
@@ -201,47 +201,47 @@ class FaultTable:
         """The broker failed the attempt.
 
         Args:
-            flight: the attempt.
+            attempt: the attempt.
             now: when it failed.
             reason: what happened, to follow a broker's name: "refused the connection".
             busy: whether the broker said that it has too much to do.
             timed_out: whether we gave up waiting. A time-out sooner than an ordinary answer
                 comes is no verdict.
         """
-        entry = flight.entry
+        entry = attempt.entry
         with self._lock:
-            since = flight.began if flight.written_at == NEVER else flight.written_at
-            waited = now - since - flight.allowance
+            since = attempt.began if attempt.written_at == NEVER else attempt.written_at
+            waited = now - since - attempt.allowance
             if not (timed_out and self._judge.too_early(entry, waited)):
                 entry.failures += 1
-                self._judge.failed(entry, flight, now, reason, "busy" if busy else "failed")
-            notices = self._release(flight, now)
+                self._judge.failed(entry, attempt, now, reason, "busy" if busy else "failed")
+            notices = self._release(attempt, now)
         self._tell(notices)
 
-    def cancelled(self, flight: Flight) -> None:
+    def cancelled(self, attempt: WatchedAttempt) -> None:
         """The attempt was given up, written or not; it says nothing."""
         with self._lock:
-            notices = self._release(flight, self._clock())
+            notices = self._release(attempt, self._clock())
         self._tell(notices)
 
-    def replied(self, flight: Flight, now: float, code: int) -> None:
+    def replied(self, attempt: WatchedAttempt, now: float, code: int) -> None:
         """End an attempt by the code of its reply."""
         if code in STORED:
-            self.answered(flight, now)
+            self.answered(attempt, now)
         elif code in BROKER_UNWELL:
             reason = f"answered {RESPONSE_NAMES[code]} ({code})"
-            self.failed(flight, now, reason, busy=code in _BUSY)
+            self.failed(attempt, now, reason, busy=code in _BUSY)
         else:
-            self.settled(flight, now, code=code)
+            self.settled(attempt, now, code=code)
 
-    def broke(self, flight: Flight, now: float, error: Exception) -> None:
+    def broke(self, attempt: WatchedAttempt, now: float, error: Exception) -> None:
         """End an attempt by the transport's or the protocol's error."""
-        waited = now - (flight.began if flight.written_at == NEVER else flight.written_at)
+        waited = now - (attempt.began if attempt.written_at == NEVER else attempt.written_at)
         late = isinstance(error, RequestTimeoutError)
-        entry = flight.entry
+        entry = attempt.entry
         if isinstance(error, ConnectFailedError) and entry.unreached_since <= entry.proof:
-            entry.unreached_since = flight.began
-        self.failed(flight, now, what_happened(error, waited), timed_out=late)
+            entry.unreached_since = attempt.began
+        self.failed(attempt, now, what_happened(error, waited), timed_out=late)
 
     # ------------------------------------------------------------------ choosing
 
@@ -351,7 +351,7 @@ class FaultTable:
         """A probe came to its end.
 
         Args:
-            broker: whom it asked.
+            broker: the one that it asked.
             now: when it was over.
             latency: seconds from writing it to reading the answer; None if there was none.
             good: whether any answer came in time, other than the codes 2, 14 and 215.
@@ -427,10 +427,10 @@ class FaultTable:
             entry.allow_per_byte = 1 / self.policy.bytes_per_second
         return entry
 
-    def _release(self, flight: Flight, now: float) -> list[Notice]:
-        entry = flight.entry
-        entry.flights.pop(flight, None)
-        self._judge.released(entry, flight, now)
+    def _release(self, attempt: WatchedAttempt, now: float) -> list[Notice]:
+        entry = attempt.entry
+        entry.under_way.pop(attempt, None)
+        self._judge.released(entry, attempt, now)
         notices = self._take_notices()
         if notices and self._entries.get(entry.name) is not entry:
             return []  # the broker has vanished, or has a new address, since the attempt began

@@ -49,7 +49,7 @@ def average_by_circle(
     return queues[members.index(client_id) :: len(members)]
 
 
-def consistent_hash(
+def on_hash_ring(
     client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
 ) -> Sequence[MessageQueue]:
     """Queues by their place on a ring: few of them move when a member comes or goes."""
@@ -74,7 +74,7 @@ def _ring_hash(text: str) -> int:
 _BY_NAME: Final[dict[str, Allocation]] = {
     "average": average,
     "average-by-circle": average_by_circle,
-    "consistent-hash": consistent_hash,
+    "consistent-hash": on_hash_ring,
 }
 
 

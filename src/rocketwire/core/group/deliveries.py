@@ -1,6 +1,6 @@
 """Messages that a program acknowledges itself: handed out, open until it decides, never passed over.
 
-An open one keeps its queue's offset from being committed past it. Nobody takes it away, however long
+An open one keeps its queue's offset from being committed past it. Nothing takes it away, however long
 it takes; when its queue goes to another member, or its consumer ends, it comes again.
 """
 
@@ -126,6 +126,9 @@ class HandedOut:
             if not earlier:
                 self._verdict, work.is_open = verdict, False
                 self.counts = not work.is_abandoned and work.epoch == work.process_queue.epoch
+        if earlier and not self.counts:
+            self._tell_of_loss()  # whatever was decided then has done nothing
+            return False
         if earlier:
             if earlier != verdict:
                 raise ConfigError(f"this delivery was {earlier}: it can't be {verdict} as well")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias
 
 from rocketwire.consumer_config import ConsumerConfig
-from rocketwire.core.effects import Gate, Op
+from rocketwire.core.effects import Event, Op
 from rocketwire.core.group.allocation import allocation_named
 from rocketwire.core.group.pauses import Pauses
 from rocketwire.core.group.process_queue import ProcessQueue
@@ -23,6 +23,7 @@ from rocketwire.core.instance import Instance
 from rocketwire.core.naming import RETRY_PREFIX, with_namespace
 from rocketwire.core.reading.pull import ALL, TagFilter
 from rocketwire.core.wake_up import WakeUp
+from rocketwire.errors import PermissionDeniedError
 from rocketwire.hooks import HookSet
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import StoredMessage
@@ -62,7 +63,7 @@ class Group:
         instance: the client instance.
         config: the consumer's settings.
         workload: what handlers take their messages from.
-        hooks: who is told.
+        hooks: what is told.
         local: where offsets are kept when broadcasting.
         pauses: what the program has paused.
     """
@@ -97,10 +98,12 @@ class Group:
         self.heartbeat_wake_up = self.make_wake_up()
         self.commit_wake_up = self.make_wake_up()
         self.lock_wake_up = self.make_wake_up()
-        #: Topics and brokers to which an offset was written, or (a gate still shut) is being.
-        self.first_writes: dict[tuple[str, str], Gate] = {}
+        #: Topics and brokers to which an offset was written, or (not set yet) is being.
+        self.first_writes: dict[tuple[str, str], Event] = {}
         #: When an address was last found unreachable.
         self.failed_at: dict[str, float] = {}
+        #: Brokers that do not take us for a member, by address, and what they said.
+        self.denied: dict[str, PermissionDeniedError] = {}
         #: Versions of RocketMQ by address, as answers to heartbeats tell them.
         self.versions: dict[str, int] = {}
         #: Brokers of which it was said that they have no timed messages.

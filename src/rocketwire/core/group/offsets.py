@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocketwire.core.effects import Gate, Invoke, Op, invoke_all, wait
+from rocketwire.core.effects import Event, Invoke, Op, invoke_all, wait
 from rocketwire.core.group.membership import Group, LocalOffsets, log
 from rocketwire.core.group.process_queue import ProcessQueue
 from rocketwire.core.reading.pull import (
@@ -115,7 +115,11 @@ def _ends(
     asked = yield from _calls(
         group,
         [
-            (q, RequestCode.GET_MAX_OFFSET, headers.queue(group.wire_topic(q.topic), q.id))
+            (
+                q,
+                RequestCode.GET_MAX_OFFSET,
+                headers.queue(group.wire_topic(q.topic), q.id, broker=q.broker),
+            )
             for q in queues
         ],
         deadline,
@@ -131,7 +135,7 @@ def _ends(
 def _begin_at_the_end_here(
     group: Group, local: LocalOffsets, queue: MessageQueue, deadline: float
 ) -> Op[int]:
-    """The same for a broadcasting member, who keeps its offsets itself.
+    """The same for a broadcasting member, which keeps its offsets itself.
 
     It notes the ends of all queues of the topic, too, so that a queue which it does not know later
     is a new one, and begins at its first message.
@@ -182,7 +186,7 @@ def _write(
     first: dict[tuple[str, str], MessageQueue] = {}
     for queue in offsets:
         first.setdefault((queue.topic, queue.broker), queue)
-    while shut := [g for p in first if (g := group.first_writes.get(p)) and not g.is_open]:
+    while shut := [g for p in first if (g := group.first_writes.get(p)) and not g.is_set]:
         if not (yield from wait(shut[0], deadline)):
             break
     ahead = {queue: offsets[queue] for queue in first.values()}
@@ -198,7 +202,7 @@ def _write_ahead(
 ) -> Op[list[MessageQueue]]:
     """Write one offset to each topic and broker; others wait where it is the first."""
     mine = {
-        place: Gate()
+        place: Event()
         for queue in offsets
         if (place := (queue.topic, queue.broker)) not in group.first_writes
     }
@@ -209,8 +213,8 @@ def _write_ahead(
     finally:
         for place in mine.keys() - {(queue.topic, queue.broker) for queue in done}:
             del group.first_writes[place]
-        for gate in mine.values():
-            gate.open()
+        for event in mine.values():
+            event.set()
     return done
 
 
@@ -253,7 +257,7 @@ def _write_at_once(
 
 def commit(group: Group, queues: Sequence[ProcessQueue], deadline: float) -> Op[bool]:
     """Commit how far queues are handled; True if everything is known to be kept."""
-    # A queue whose lock another member has is his: our offset would undo his.
+    # A queue whose lock another member has is that member's: our offset would undo its own.
     queues = [q for q in queues if q.locked_until or not group.needs_locks]
     floors = group.floors(queues)
     changed = {q.queue: floors[q.queue] for q in queues if q.committed != floors[q.queue]}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from rocketwire.core.effects import Gate
+from rocketwire.core.effects import Event
 from rocketwire.core.reading.pull import ALL, TagFilter
 from rocketwire.core.wake_up import WakeUp
 from rocketwire.message import MessageQueue
@@ -25,7 +25,7 @@ class ProcessQueue:
     Args:
         queue: which.
         offset: where to begin.
-        wake_up: wakes whoever pulls it.
+        wake_up: wakes the loop that pulls it.
         tags: what is wanted of it.
     """
 
@@ -80,8 +80,8 @@ class ProcessQueue:
         self.held_bytes = 0
         #: Pieces of work that handlers have, or that are being sent back.
         self.in_hand = 0
-        #: Opens when nothing is in hand any more; only while somebody waits for that.
-        self.idle: Gate | None = None
+        #: Set when nothing is in hand any more; only while a caller waits for that.
+        self.idle: Event | None = None
         self.is_dropped = False
         #: Whether its pulls wait for room.
         self.is_full = False
@@ -223,11 +223,11 @@ class ProcessQueue:
 
     def _open_if_idle(self) -> None:
         if not self.in_hand and self.idle is not None:
-            self.idle.open()
+            self.idle.set()
 
-    def idle_gate(self) -> Gate:
-        """A gate that opens when nothing is in hand."""
+    def idle_event(self) -> Event:
+        """Set when nothing is in hand."""
         if self.idle is None:
-            self.idle = Gate()
+            self.idle = Event()
             self._open_if_idle()
         return self.idle

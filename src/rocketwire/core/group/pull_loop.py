@@ -18,7 +18,6 @@ from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
 from rocketwire.core.group.membership import Group, log
 from rocketwire.core.group.process_queue import ProcessQueue
 from rocketwire.core.reading.pull import HOLD_SLACK, Fetched, address_of, read_pull
-from rocketwire.core.routes import MASTER
 from rocketwire.errors import ClientClosedError, RocketMQError, TransportError
 from rocketwire.hooks import QueueEvent, call_hooks
 from rocketwire.log_fields import about
@@ -27,6 +26,7 @@ from rocketwire.wire.codes import PullFlag, RequestCode
 from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.lazy_message import weigh
 from rocketwire.wire.pull_request import PullTemplate
+from rocketwire.wire.route import MASTER_ID
 
 #: The first and the longest pause after a failure.
 _SHORT_REST: Final = 0.1
@@ -79,7 +79,7 @@ def _bear(group: Group, held: ProcessQueue, error: Exception, rest: float) -> fl
             exc_info=unforeseen,
             extra=about(group=group.name, offset=held.next_offset),
         )
-    held.source = MASTER
+    held.source = MASTER_ID
     if isinstance(error, TransportError):
         # It may live elsewhere now, or have forgotten us, and how far we had come.
         held.committed = None
@@ -173,11 +173,11 @@ def _depth(group: Group, held: ProcessQueue) -> int:
 
 def _address(group: Group, held: ProcessQueue, deadline: float) -> Op[str]:
     """The master, or the slave that the master suggested."""
-    if held.source != MASTER:
+    if held.source != MASTER_ID:
         addresses = group.instance.routes.addresses_of(held.queue.broker)
         if held.source in addresses:
             return addresses[held.source]
-        held.source = MASTER
+        held.source = MASTER_ID
     return (yield from address_of(group.instance, held.queue, deadline))
 
 
@@ -247,7 +247,7 @@ def _take(group: Group, held: ProcessQueue, found: Fetched) -> bool:
 
 
 def _move(group: Group, held: ProcessQueue, found: Fetched) -> None:
-    """The broker has not what was asked for, or somebody has set the group's offset."""
+    """The broker has not what was asked for, or an operator has set the group's offset."""
     why = (
         f"offset {found.moved_from} is not there, the broker has {found.min_offset} to "
         f"{found.max_offset}; going on at {found.next_offset}"

@@ -4,9 +4,9 @@ A broker gives a queue to one client id at a time and forgets a lock that is not
 minute. We trust ours for half of that, counted from before the request was sent, so that two
 members never both believe to have it unless a clock runs at half speed.
 
-A broker that is restarted forgets all locks. Whoever had one notices by his broken connections,
-hands out nothing until he has it again, and asks for it several times a second; whoever would take
-such a queue over leaves him the first seconds after the broker's return.
+A broker that is restarted forgets all locks. The member that had one notices it by its broken
+connections, hands out nothing until it has the lock again, and asks for it several times a second;
+a member that would take such a queue over leaves it the first seconds after the broker's return.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from rocketwire.core.group.process_queue import ProcessQueue
 from rocketwire.core.group.pull_loop import begin_pulling
 from rocketwire.core.group.queue_locks import left_alone, lock, unlock
 from rocketwire.core.lookup import refresh_topic
-from rocketwire.errors import RocketMQError
+from rocketwire.errors import RocketMQError, TransportError
 from rocketwire.hooks import QueuesEvent, call_hooks
 from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
@@ -140,7 +140,7 @@ def _queues_of(group: Group, topic: str) -> Op[tuple[MessageQueue, ...]]:
 def group_members(group: Group, queues: Iterable[MessageQueue]) -> Op[set[str]]:
     """The client ids of the group, as the brokers of some queues know them.
 
-    All of them are asked: one that was restarted a moment ago does not know everybody yet.
+    All of them are asked: one that was restarted a moment ago does not know all members yet.
 
     Raises:
         RocketMQError: no broker answered.
@@ -179,7 +179,11 @@ def _take_over(group: Group, queues: list[MessageQueue]) -> Op[list[MessageQueue
         locks = yield from lock(group, free)
         free = [queue for queue in free if locks.get(queue)]
     taken, failed = [], []
+    away: set[str] = set()
     for queue in free:
+        if queue.broker in away:  # to ask for each of its queues would keep the others waiting
+            failed.append(queue)
+            continue
         try:
             offset = yield from start_offset(group, queue)
         except RocketMQError as error:
@@ -187,6 +191,8 @@ def _take_over(group: Group, queues: list[MessageQueue]) -> Op[list[MessageQueue
                 "%s can't be taken over yet: %s", queue, error, extra=about(group=group.name)
             )
             failed.append(queue)
+            if isinstance(error, TransportError):
+                away.add(queue.broker)
             continue
         if group.is_leaving or queue.topic not in group.subscriptions:
             failed.append(queue)
@@ -266,8 +272,8 @@ def _drain(group: Group, held: ProcessQueue) -> Op[None]:
     clock, config = group.instance.clock, group.config
     yield from release(group, held, clock() + config.drain_timeout)
     while group.needs_locks and held.in_hand:
-        # Whoever gets the lock would handle it at the same time as we do.
-        yield from wait(held.idle_gate(), clock() + config.lock_lifetime)
+        # The next holder of the lock would handle it at the same time as we do.
+        yield from wait(held.idle_event(), clock() + config.lock_lifetime)
         if not held.in_hand:
             yield from release(group, held, clock())
 
@@ -275,7 +281,7 @@ def _drain(group: Group, held: ProcessQueue) -> Op[None]:
 def release(group: Group, held: ProcessQueue, deadline: float) -> Op[bool]:
     """Wait for the handlers of a queue, commit, unlock; False if a handler was still at it."""
     instance = group.instance
-    yield from wait(held.idle_gate(), deadline)
+    yield from wait(held.idle_event(), deadline)
     yield from commit(group, [held], instance.clock() + instance.config.request_timeout)
     if held.in_hand:
         return False

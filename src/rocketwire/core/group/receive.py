@@ -1,8 +1,8 @@
 """Receive and acknowledge: the operations of simple consumers.
 
-Members of a group share no queues. Whoever asks gets messages of any queue, which are invisible to
-the others for a while; what is not acknowledged in time comes again, to whoever asks then. So any
-number of members works on any number of queues, and one that dies loses nothing.
+Members of a group share no queues. The one that asks gets messages of any queue, which are
+invisible to the others for a while; what is not acknowledged in time comes again, to the next that
+asks. So any number of members works on any number of queues, and one that dies loses nothing.
 
 A broker is asked for all queues of a topic at once. While nothing is found, one broker holds the
 question; several are asked again and again in short turns, because what one gives while another
@@ -14,15 +14,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all, sleep
+from rocketwire.core.group.receive_start import Beginnings, Place, Rests
 from rocketwire.core.instance import Instance
+from rocketwire.core.lookup import proxy_in_the_way
 from rocketwire.core.naming import with_namespace
-from rocketwire.core.reading.pull import ask_queue, fetch, max_offset, offset_for_time, read_queues
-from rocketwire.core.reading.sql_check import check_sql
-from rocketwire.core.routes import MASTER
+from rocketwire.core.reading.pull import read_queues
 from rocketwire.errors import (
     BrokerError,
     ClientClosedError,
@@ -31,16 +30,18 @@ from rocketwire.errors import (
     RocketMQError,
     ServiceNotAvailableError,
     TransportError,
+    UnsupportedRequestError,
 )
 from rocketwire.log_fields import about
-from rocketwire.message import MessageQueue, StoredMessage
-from rocketwire.wire import headers, pop
+from rocketwire.message import StoredMessage
+from rocketwire.wire import pop
 from rocketwire.wire.client_bodies import ConsumerData, Subscription
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import JSON, Command, Reply, Request
 from rocketwire.wire.lazy_message import broker_property, messages_in
 from rocketwire.wire.pop import PopReply, Receipt
 from rocketwire.wire.properties import Property
+from rocketwire.wire.route import MASTER_ID
 
 _log: Final = logging.getLogger("rocketwire.consumer")
 
@@ -49,14 +50,9 @@ _FIRST_TURN: Final = 0.05
 _LONGEST_TURN: Final = 0.5
 #: Seconds for which one broker holds a question at most: so late is a shutdown noticed.
 _LONGEST_HOLD: Final = 5.0
-#: Seconds for which a broker that could not be reached is left alone, first and at most.
-_FIRST_REST: Final = 1.0
-_LONGEST_REST: Final = 30.0
 _PAUSE: Final = 0.2
 #: What answers have in which a message brings its receipt along: those from retry topics.
 _RECEIPT: Final = f"{Property.POP_CK}\x01".encode()
-#: By these, proxies show that they take the requests for others, or want more in them.
-_PROXY_REMARKS: Final = ("PullMessageRequestHeader", "doesn't have field bname")
 _EMPTY: Final = frozenset(
     {ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL, ResponseCode.PULL_NOT_FOUND}
 )
@@ -70,26 +66,11 @@ class Taken(NamedTuple):
     topic: str
 
 
-class Place(NamedTuple):
-    """A broker, and a topic that it has."""
-
-    topic: str
-    broker: str
-
-
 class _Round(NamedTuple):
     """What one round of questions gave; ``trouble`` when nobody could be reached."""
 
     found: list[Taken]
     trouble: RocketMQError | None
-
-
-@dataclass(slots=True)
-class _Rest:
-    """A broker that could not be reached."""
-
-    until: float
-    length: float
 
 
 class Receiver:
@@ -104,11 +85,10 @@ class Receiver:
     def __init__(self, instance: Instance, group: str, start: str | float) -> None:
         self._instance = instance
         self._group = group
-        self._start = start
         self._subscriptions: dict[str, Subscription] = {}
-        self._ready: set[str] = set()
+        self._rests = Rests(instance)
+        self._beginnings = Beginnings(instance, group, start, self._rests)
         self._turn = 0
-        self._rests: dict[str, _Rest] = {}
         self._without_batches: set[str] = set()
         self._is_over = False
         #: When what is wanted last changed: brokers take the later of two subscriptions.
@@ -117,7 +97,7 @@ class Receiver:
         instance.receivers[self] = self.data
 
     def end(self) -> None:
-        """Let those who wait for messages wait no longer, and heartbeats tell nothing more."""
+        """Let calls that wait for messages wait no longer, and heartbeats tell nothing more."""
         self._is_over = True
         self._instance.receivers.pop(self, None)
 
@@ -133,7 +113,7 @@ class Receiver:
     def subscribe(self, subscription: Subscription) -> None:
         """Want a topic; a later subscription to the same one replaces it."""
         self._subscriptions[subscription.topic] = subscription
-        self._ready.discard(subscription.topic)
+        self._beginnings.forget(subscription.topic)
         self._version = max(self._version + 1, int(self._instance.wall() * 1000))
         self._instance.heartbeat_wake_up.wake()
 
@@ -150,55 +130,16 @@ class Receiver:
         Raises:
             TopicNotFoundError: a topic is unknown.
             ConfigError: a broker can't read an expression.
+            UnsupportedRequestError: a proxy is in the way.
         """
         instance = self._instance
-        for topic in [t for t in self._subscriptions if t not in self._ready]:
-            deadline = instance.clock() + instance.config.request_timeout
-            queues = yield from read_queues(instance, topic, deadline)
-            subscription = self._subscriptions[topic]
-            if subscription.kind != "TAG":
-                yield from check_sql(instance, self._group, subscription, deadline)
-            if self._start != "earliest":
-                try:
-                    for queue in queues:
-                        yield from self._begin(queue)
-                except BrokerError as error:
-                    raise _explained(error) from None
-            self._ready.add(topic)
-
-    def _begin(self, queue: MessageQueue) -> Op[None]:
-        """Set where a group begins that has no offset; brokers would begin anywhere."""
-        instance = self._instance
         deadline = instance.clock() + instance.config.request_timeout
-        # Asked first: what comes in between must not be skipped.
-        if isinstance(self._start, str):
-            begin = yield from max_offset(instance, queue, deadline)
-        else:
-            begin = yield from offset_for_time(instance, queue, self._start, self._group, deadline)
-        if (yield from self._has_offset(queue, deadline)):
-            return
-        # A pull makes the group known; brokers take no offset of one that they don't know.
-        yield from fetch(
-            instance, queue, begin, group=self._group, max_messages=1, deadline=deadline
-        )
-        # Another member may begin at the same time: what it has set must stand.
-        if not (yield from self._has_offset(queue, deadline)):
-            topic, group = self._wired(queue.topic), self._wired(self._group)
-            fields = headers.update_consumer_offset(group, topic, queue.id, begin)
-            code = RequestCode.UPDATE_CONSUMER_OFFSET
-            yield from ask_queue(instance, queue, code, fields, deadline)
-
-    def _has_offset(self, queue: MessageQueue, deadline: float) -> Op[bool]:
-        topic, group = self._wired(queue.topic), self._wired(self._group)
-        fields = headers.query_consumer_offset(group, topic, queue.id, zero_if_not_found=False)
-        code = RequestCode.QUERY_CONSUMER_OFFSET
-        try:
-            yield from ask_queue(self._instance, queue, code, fields, deadline)
-        except BrokerError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return False
-            raise
-        return True
+        # Before a position is written. A proxy leaves some of the requests unanswered.
+        if (proxy := (yield from proxy_in_the_way(instance, deadline))) is not None:
+            raise _explained(proxy)
+        wanted = list(self._subscriptions.values())
+        for subscription in [s for s in wanted if not self._beginnings.is_over(s.topic)]:
+            yield from self._beginnings.prepare(subscription)
 
     def _wired(self, name: str) -> str:
         return with_namespace(name, self._instance.config.namespace)
@@ -217,14 +158,21 @@ class Receiver:
         deadline = clock() + wait
         yield from self.prepare()
         found, trouble = yield from self._quick_round(count, invisible)
-        turn = _FIRST_TURN
+        turn = pause = _FIRST_TURN
         while not found and (left := deadline - clock()) > 0:
             places = yield from self._places()
             hold = min(left, _LONGEST_HOLD if len(places) == 1 else turn)
             turn = min(turn * 2, _LONGEST_TURN)
+            asked_at = clock()
             found, trouble = yield from self._poll(places, count, invisible, hold)
             if self._is_over and not found:
                 raise ClientClosedError("this simple consumer was shut down while it waited")
+            if found or trouble is not None or clock() - asked_at >= hold / 2:
+                pause = _FIRST_TURN
+            else:
+                # Brokers that hold too many questions answer at once: they get time to recover.
+                yield from sleep(min(deadline, clock() + pause))
+                pause = min(pause * 2, _LONGEST_TURN)
         if trouble is not None and not found:
             raise trouble
         return found
@@ -236,11 +184,8 @@ class Receiver:
             deadline = instance.clock() + instance.config.request_timeout
             queues = yield from read_queues(instance, topic, deadline)
             found += [Place(topic, broker) for broker in dict.fromkeys(q.broker for q in queues)]
-        now = instance.clock()
-        usable = [
-            p for p in found if p.broker not in self._rests or self._rests[p.broker].until <= now
-        ]
-        chosen = usable or found
+        ready = [place for place in found if self._beginnings.is_set(place)]
+        chosen = self._rests.awake(ready) or ready
         self._turn += 1
         first = self._turn % max(len(chosen), 1)
         return chosen[first:] + chosen[:first]
@@ -302,6 +247,7 @@ class Receiver:
             poll_ms=round(hold * 1000),
             expression=subscription.expression,
             kind=subscription.kind,
+            born_ms=0 if instance.config.credentials is None else int(instance.wall() * 1000),
         )
         deadline = instance.clock() + hold + instance.config.request_timeout
         request = self._request(RequestCode.POP_MESSAGE, fields)
@@ -316,13 +262,13 @@ class Receiver:
 
     def _address(self, broker: str) -> str:
         addresses = self._instance.routes.addresses_of(broker)
-        if MASTER not in addresses:
+        if MASTER_ID not in addresses:
             self._instance.route_wake_up.wake()
             raise ConnectFailedError(f"broker {broker} has no master in any route just now")
-        return addresses[MASTER]
+        return addresses[MASTER_ID]
 
     def _read(self, place: Place, reply: Reply) -> Op[list[Taken]]:
-        self._rests.pop(place.broker, None)
+        self._rests.end(place.broker)
         if reply.code in _EMPTY:
             return []
         if reply.code != ResponseCode.SUCCESS:
@@ -345,10 +291,7 @@ class Receiver:
     def _bear(self, place: Place, error: RocketMQError, failures: list[RocketMQError]) -> None:
         failures.append(error)
         if isinstance(error, (TransportError, ServiceNotAvailableError)):
-            known = self._rests.get(place.broker)
-            length = _FIRST_REST if known is None else min(known.length * 2, _LONGEST_REST)
-            self._rests[place.broker] = _Rest(self._instance.clock() + length, length)
-            self._instance.route_wake_up.wake()
+            self._rests.begin(place.broker)
             _log.debug(
                 "%s: broker %s can't be asked: %s",
                 place.topic,
@@ -392,7 +335,8 @@ class Receiver:
             if reply.code == ResponseCode.SUCCESS:
                 return
             if reply.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                raise error_for(reply.code, reply.remark, broker)
+                asked = RequestCode.BATCH_ACK_MESSAGE
+                raise error_for(reply.code, reply.remark, broker, asked=asked)
             self._without_batches.add(broker)
         calls = tuple(
             Invoke(
@@ -449,24 +393,28 @@ def _shares(places: Sequence[Place], count: int) -> Iterator[tuple[Place, int]]:
 
 def _receipt(message: StoredMessage, told: PopReply, *, has_own: bool) -> Receipt:
     """What a broker wrote into the message, or what its answer tells of all of them."""
+    queue, offset = message.queue, message.offset
     text = broker_property(message, Property.POP_CK) if has_own else None
     if text is not None:
         with contextlib.suppress(RemoteProtocolError):
-            return pop.decode_receipt(text)
-    queue = message.queue
-    return told.receipt(queue.topic, queue.broker, queue.id, message.offset)
+            receipt = pop.decode_receipt(text)
+            if told.has_given(receipt, queue.broker, queue.id, offset):
+                return receipt
+    is_retried = message.reconsume_times > 0
+    return told.receipt(queue.topic, queue.broker, queue.id, offset, is_retried=is_retried)
 
 
 def _refusal(reply: Reply, broker: str) -> BrokerError:
-    return _explained(error_for(reply.code, reply.remark, broker))
+    # Receiving and what follows it take the same right.
+    asked = RequestCode.POP_MESSAGE
+    return _explained(error_for(reply.code, reply.remark, broker, asked=asked))
 
 
 def _explained(error: BrokerError) -> BrokerError:
     """What is behind an answer of a server that does not have this: say so."""
-    is_proxy = any(word in error.remark for word in _PROXY_REMARKS)
-    if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED and not is_proxy:
+    if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return error
-    return BrokerError(
+    return UnsupportedRequestError(
         error.code,
         f"{error.remark} - receiving and acknowledging needs a broker of RocketMQ 5, asked directly "
         "and not through a proxy: use Consumer instead",

@@ -7,9 +7,9 @@ from typing import Any, Self, TypeVar
 
 from rocketwire.core.group.receive import Receiver, Taken
 from rocketwire.core.instance import Instance
-from rocketwire.core.reading.arguments import check_topic
 from rocketwire.core.reading.filters import message_filter
-from rocketwire.errors import ConfigError, InvalidMessageError
+from rocketwire.core.sending.validate import check_topic
+from rocketwire.errors import ClientClosedError, ConfigError, InvalidMessageError
 from rocketwire.simple_consumer_config import LONGEST_INVISIBLE, SimpleConsumerConfig, check_span
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.client_bodies import Subscription
@@ -19,7 +19,7 @@ M = TypeVar("M", bound="Received")
 
 
 class Received(StoredMessage):
-    """A message that was received: this member's for a while, and then anybody's again."""
+    """A message that was received: this member's for a while, and then any member's again."""
 
     __slots__ = ("_consumer", "_receipt")
 
@@ -111,6 +111,8 @@ class Subscriber:
             tags: ``*``, ``TagA || TagB``, or a list of tags.
             sql: an SQL92 expression over properties, which the brokers evaluate.
         """
+        if self._state == "closed":
+            raise ClientClosedError("this simple consumer was shut down: make a new one")
         check_topic(topic)
         wanted = message_filter(tags, sql)
         subscription = Subscription(topic, wanted.expression, kind=wanted.kind)
@@ -123,6 +125,28 @@ class Subscriber:
         self._receiver = Receiver(self._instance, self._config.group, self._config.start)
         for subscription in self._subscriptions:
             self._receiver.subscribe(subscription)
+
+    def _receipts(self, messages: object) -> list[tuple[Receipt, str]]:
+        """The receipts and topics of messages that are to be acknowledged.
+
+        Raises:
+            InvalidMessageError: they are no list, or one of them was not received by this group.
+        """
+        if isinstance(messages, StoredMessage) or not isinstance(messages, Iterable):
+            raise InvalidMessageError(
+                f"messages is {messages!r:.80}: give a list of what receive() gave; "
+                "one message has its own ack()"
+            )
+        found = []
+        for message in messages:
+            receipt, group = receipt_of(message), message._consumer._config.group  # noqa: SLF001
+            if group != self._config.group:
+                raise InvalidMessageError(
+                    f"{message.message_id} was received by group {group}, not by "
+                    f"{self._config.group}: acknowledge it there"
+                )
+            found.append((receipt, message.topic))
+        return found
 
     def _check_subscribed(self) -> None:
         if not self._receiver.has_subscriptions:

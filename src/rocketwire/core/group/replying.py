@@ -1,4 +1,4 @@
-"""Replies to requests: the side of those who handle them."""
+"""Replies to requests: the side of their handlers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from rocketwire.core.effects import Op, invoke
 from rocketwire.core.group.membership import Group, log
-from rocketwire.core.sending.validate import check_message
+from rocketwire.core.sending.validate import check_message, with_added
 from rocketwire.errors import InvalidMessageError, RocketMQError
 from rocketwire.log_fields import about
 from rocketwire.message import Message
@@ -35,7 +35,7 @@ def replies_in(
 
 
 def send_reply(group: Group, request: StoredMessage, reply: Reply) -> Op[None]:
-    """Send a reply to whoever asked. What goes wrong is logged and counted: the request is handled."""
+    """Send a reply to the asker. What goes wrong is logged and counted: the request is handled."""
     try:
         yield from _send(group, request, reply)
     except RocketMQError as error:
@@ -57,7 +57,8 @@ def _send(group: Group, request: StoredMessage, reply: Reply) -> Op[None]:
     topic, properties = _address(request)
     content = Message(topic, reply.body, properties=reply.properties)
     check_message(content, _MAX_SIZE)
-    encoded = ID_NAME + instance.ids.next().encode() + ID_END + properties + encode_fields(content)
+    added = ID_NAME + instance.ids.next().encode() + ID_END + properties
+    encoded = with_added(added, encode_fields(content), "those of the reply")
     deadline = instance.clock() + instance.config.request_timeout
     failure: RocketMQError | None = None
     for broker, address in _ways(group, request):
@@ -84,7 +85,8 @@ def _send(group: Group, request: StoredMessage, reply: Reply) -> Op[None]:
         if answer.code == ResponseCode.SUCCESS:
             return
         # The requester is not known there, or does not answer: another broker may reach it.
-        failure = failure or error_for(answer.code, answer.remark, broker)
+        asked = RequestCode.SEND_REPLY_MESSAGE_V2
+        failure = failure or error_for(answer.code, answer.remark, broker, asked=asked)
     raise failure or InvalidMessageError("no broker is known to send it to")
 
 

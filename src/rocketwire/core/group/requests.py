@@ -30,14 +30,14 @@ def answer(group: Group, command: Command) -> Command | LaterAnswer | None:
 
 
 def _group_changed(group: Group, command: Command) -> None:
-    """Somebody came or went: share the queues anew, at once."""
+    """A member came or went: share the queues anew, at once."""
     if decode_group_changed(command.ext) == group.wire_name:
         log.debug("%s: the group has changed", group.name, extra=about(group=group.name))
         group.rebalance_wake_up.wake()
 
 
 def _reset_offsets(group: Group, command: Command) -> None:
-    """An operator moved the group: go on where he wants us."""
+    """An operator moved the group: go on from the new offsets."""
     reset = decode_reset_offsets(command.ext, command.body)
     if reset.group != group.wire_name:
         return

@@ -28,7 +28,7 @@ from rocketwire.wire.properties import (
     NAME_END,
     VALUE_END,
     Property,
-    encode_properties,
+    rewritten_bytes,
 )
 
 #: Seconds of the delay levels 1 to 18, as brokers have them unless they are configured otherwise.
@@ -101,7 +101,8 @@ def send_back(group: Group, message: StoredMessage, level: int) -> Op[None]:
     deadline = instance.clock() + max(5.0, instance.config.request_timeout)
     reply = yield from invoke(address, request, deadline)
     if reply.code != ResponseCode.SUCCESS:
-        raise error_for(reply.code, reply.remark, broker)
+        asked = RequestCode.CONSUMER_SEND_MESSAGE_BACK
+        raise error_for(reply.code, reply.remark, broker, asked=asked)
 
 
 def give_back(
@@ -246,8 +247,8 @@ def _store(group: Group, broker: str, copy: MessageCopy, tries: int, *, limit: i
     instance = group.instance
     address = master_of(group, broker)
     try:
-        properties = encode_properties(copy.properties)
-    except InvalidMessageError as error:  # a sender wrote what no client should: leave it as it is
+        properties = rewritten_bytes(copy.properties).decode()
+    except InvalidMessageError as error:  # there is no room for what we add: leave it as it is
         raise BrokerError(ResponseCode.MESSAGE_ILLEGAL, str(error), broker) from error
     fields = headers.send_v2(
         group=group.wire_name,
@@ -265,7 +266,8 @@ def _store(group: Group, broker: str, copy: MessageCopy, tries: int, *, limit: i
     deadline = instance.clock() + max(5.0, instance.config.request_timeout)
     reply = yield from invoke(address, request, deadline)
     if reply.code not in STORED:
-        raise error_for(reply.code, reply.remark, broker)
+        asked = RequestCode.SEND_MESSAGE_V2
+        raise error_for(reply.code, reply.remark, broker, asked=asked)
 
 
 def why_of(error: BaseException) -> str:

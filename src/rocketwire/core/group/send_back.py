@@ -22,6 +22,7 @@ from rocketwire.errors import ConfigError, RocketMQError
 from rocketwire.hooks import QueueEvent, RetryEvent, call_hooks
 from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
+from rocketwire.setting_values import limit
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.lazy_message import tried_again
 
@@ -35,12 +36,12 @@ _SHORTEST, _LONGEST = 0.01, 30.0
 _MANY: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Retry:
     """Returned by a handler that wants the message again.
 
     Args:
-        after: seconds until then; brokers know steps (1, 5, 10, 30 s, 1 to 10 min, 20, 30 min,
+        after: seconds (or text such as ``"5s"``) until then; brokers know steps (1, 5, 10, 30 s, 1 to 10 min, 20, 30 min,
             1, 2 h) and the nearest that is not shorter is taken: ``Retry(after=2)`` comes after 5 s,
             unless ``exact_retries`` is set. None: longer with each try, from 10 s on. An ordered
             queue rests for that long, at most 30 s.
@@ -48,9 +49,14 @@ class Retry:
 
     after: float | None = None
 
-    def __post_init__(self) -> None:
-        if self.after is not None and not self.after >= 0:
-            raise ConfigError(f"Retry after is {self.after!r}: seconds, zero or more, or None")
+    def __init__(self, after: float | str | None = None) -> None:
+        try:
+            pause = limit(after)
+        except ConfigError as error:
+            raise ConfigError(f"Retry after is {after!r}: {error}") from None
+        if pause is not None and pause < 0:
+            raise ConfigError(f"Retry after is {after!r}: seconds, zero or more, or None")
+        object.__setattr__(self, "after", pause)
 
 
 def bury_work(group: Group, work: Work, reason: str) -> Op[None]:

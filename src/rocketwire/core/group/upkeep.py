@@ -13,9 +13,9 @@ from rocketwire.core.group.queue_locks import unlock
 from rocketwire.core.group.rebalance import rebalance, tell_of_revocation
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.reading.filters import check_filter
-from rocketwire.errors import TopicNotFoundError
+from rocketwire.errors import PermissionDeniedError, RocketMQError, TopicNotFoundError
 from rocketwire.log_fields import about
-from rocketwire.wire.codes import RequestCode, ResponseCode
+from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply, decode_command
 from rocketwire.wire.headers import heartbeat_body, unregister_client
 
@@ -28,6 +28,7 @@ def join(group: Group) -> Op[None]:
     Raises:
         RouteError: no name server answered, or none knows any of the topics.
         ConfigError: a broker can't read an SQL92 expression.
+        PermissionDeniedError: no broker takes us for a member.
     """
     instance = group.instance
     found = 0
@@ -42,6 +43,8 @@ def join(group: Group) -> Op[None]:
         deadline = instance.clock() + instance.config.request_timeout
         yield from check_filter(instance, group.name, topic, wanted_of_it, deadline)
     yield from heartbeat(group)
+    if group.denied and group.denied.keys() >= instance.routes.addresses():
+        raise next(iter(group.denied.values()))
     yield from rebalance(group)
 
 
@@ -62,13 +65,27 @@ def heartbeat(group: Group) -> Op[bool]:
         if isinstance(reply, Reply) and reply.code == ResponseCode.SUCCESS:
             heard += 1
             group.versions[call.address] = decode_command(reply.frame).version
+            group.denied.pop(call.address, None)
         else:
-            why = reply.remark if isinstance(reply, Reply) else reply
-            log.debug(
-                "heartbeat to %s failed: %s", call.address, why, extra=about(group=group.name)
-            )
             group.failed_at[call.address] = instance.clock()
+            _tell_of_failure(group, call.address, reply)
     return heard == len(calls)
+
+
+def _tell_of_failure(group: Group, address: str, reply: Reply | RocketMQError) -> None:
+    """One that lacks a right gets no queues, for ever: that is said aloud, once."""
+    why: object = reply
+    if isinstance(reply, Reply):
+        routes = group.instance.routes
+        names = [name for name in routes.brokers() if address in routes.addresses_of(name).values()]
+        broker = names[0] if names else address
+        why = error_for(reply.code, reply.remark, broker, asked=RequestCode.HEART_BEAT)
+    if not isinstance(why, PermissionDeniedError):
+        log.debug("heartbeat to %s failed: %s", address, why, extra=about(group=group.name))
+        return
+    if str(why) != str(group.denied.get(address)):
+        log.warning("%s gets no messages: %s", group.name, why, extra=about(group=group.name))
+    group.denied[address] = why
 
 
 def keep_heartbeats(group: Group) -> Op[None]:
@@ -104,7 +121,7 @@ def leave(group: Group, deadline: float) -> Op[bool]:
         group.workload.drop(item)
         group.workload.let_go_open(item)
     for item in held:
-        yield from wait(item.idle_gate(), deadline)
+        yield from wait(item.idle_event(), deadline)
     yield from commit(group, held, instance.clock() + instance.config.request_timeout)
     idle = [item for item in held if not item.in_hand]
     if group.needs_locks and idle:
@@ -118,7 +135,7 @@ def leave(group: Group, deadline: float) -> Op[bool]:
 def give_up_waiting(group: Group) -> None:
     """Let ``leave`` go on without the handlers that it waits for."""
     for item in group.every_queue():
-        item.idle_gate().open()
+        item.idle_event().set()
 
 
 def _say_goodbye(group: Group) -> Op[None]:

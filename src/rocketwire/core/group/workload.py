@@ -1,15 +1,17 @@
-"""What handlers have to do: which messages next, for whom, and what becomes of the queue.
+"""What handlers have to do: which messages next, for which worker, and what becomes of the queue.
 
 Concurrent: any message of any queue, queues in turn. Ordered: a queue is in one worker's hand at a
 time, only while its lock is ours, and a failure keeps it back for a moment while others go on.
 
 Handlers may run on threads, so everything here happens under one lock. ``on_ready`` is called with
-the lock held and must only wake one worker. Who takes work wakes the next while there is more: so
-all are awake where handlers are slow, and one may have done it all before others have got up.
+the lock held and must only wake one worker. A worker that takes work wakes the next while there is
+more: so all are awake where handlers are slow, and one may have done it all before others have got
+up.
 
 The exception is ``go_on``. A lock for every message made threads with quick handlers do little but
-wait for one another, so whoever has a piece of work may take the next message of its queue without
-it, for a moment. Messages that wait stay where all can take them: nobody waits behind a slow one.
+wait for one another, so a worker that has a piece of work may take the next message of its queue
+without it, for a moment. Messages that wait stay where all can take them: nobody waits behind a
+slow one.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ class Workload:
         """Nothing to do yet.
 
         Args:
-            lock: guards all of it; who calls ``next_work`` must hold it.
+            lock: guards all of it; callers of ``next_work`` must hold it.
             clock: the injected clock.
             ordered: one worker per queue, in order.
             batch: messages that a handler gets at once, at most.
@@ -263,7 +265,7 @@ class Workload:
             message = source.popleft()
         except IndexError:  # it was taken away, or there is nothing more
             return None
-        # In this order: who looks for handlers that hang must not find it with the old moment.
+        # In this order: the search for handlers that hang must not find it with the old moment.
         work.began = now
         messages.append(message)
         return message
@@ -279,7 +281,7 @@ class Workload:
         return not queue.in_hand and now >= queue.resume_at
 
     def _list(self, queue: ProcessQueue) -> None:
-        """Put a queue into the line, and wake somebody, if there is something to take."""
+        """Put a queue into the line, and wake a worker, if there is something to take."""
         self._line_up(queue)
         if queue.is_listed:
             self.on_ready()
@@ -322,7 +324,7 @@ class Workload:
                 self._settle(work, work.messages)
                 self.handled += len(work.messages)
             if work in self._works:
-                # Nobody is woken, be a queue free again by it: who has finished looks for more.
+                # No worker is woken, even if a queue is free again: this one looks for more.
                 self._works.remove(work)
                 work.process_queue.put_down()
                 if self.ordered:
@@ -336,7 +338,7 @@ class Workload:
             self._settle(work, (message,))
 
     def close(self, work: Work) -> None:
-        """Nobody cares for a piece of work any more; its messages were settled or put back."""
+        """A piece of work is over; its messages were settled or put back."""
         with self.lock:
             self._close(work)
 
@@ -381,7 +383,7 @@ class Workload:
             queue.wake_up.wake()
 
     def _settle_done(self, work: Work) -> None:
-        """Settle what a handler is done with, be it at the next message already."""
+        """Settle what a handler is done with, even if it is at the next message already."""
         done = work.done
         # Its thread may append meanwhile, and nobody but us takes away.
         if count := len(done):
@@ -458,7 +460,7 @@ class Workload:
         if work.source is None:
             return list(work.messages)  # the handler may still be reading its list
         try:
-            # Whoever pops the message has it: this thread, or the one that comes from its handler.
+            # The thread that pops it has it: this one, or the one that comes from its handler.
             message = work.messages.pop()
         except IndexError:
             return []
@@ -476,4 +478,4 @@ class Workload:
 
 
 def _ignore() -> None:
-    """Nobody waits for work."""
+    """No worker waits for work."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, SupportsIndex
 
-from rocketwire.errors import InvalidMessageError
+from rocketwire.errors import ConfigError, InvalidMessageError
 from rocketwire.message import MessageQueue, epoch_of
-from rocketwire.setting_values import MAX_SECONDS
+from rocketwire.setting_values import seconds
 
-# Annotations bind nobody: what comes here is what somebody wrote.
+# Annotations are not enforced: what comes here is what a caller wrote.
 
 
 def _is_whole(number: Any) -> bool:
@@ -20,7 +20,7 @@ def _is_whole(number: Any) -> bool:
     return isinstance(number, SupportsIndex) and not isinstance(number, bool)
 
 
-def check_topic(topic: Any) -> None:
+def check_readable_topic(topic: Any) -> None:
     """Refuse what is no name of a topic; system topics may be read."""
     if not isinstance(topic, str) or not topic:
         raise InvalidMessageError(f"topic is {topic!r}: give the name of a topic")
@@ -32,14 +32,19 @@ def check_queue(queue: Any) -> None:
         raise InvalidMessageError(f"queue is {queue!r}: give a MessageQueue, e.g. one of queues()")
 
 
-def check_fetch(queue: Any, offset: Any, max_messages: Any, wait: Any) -> None:
-    """Refuse a pull that no broker could answer."""
+def check_fetch(queue: Any, offset: Any, max_messages: Any, wait: Any) -> float:
+    """Refuse a pull that no broker could answer; how long it may wait, in seconds."""
     check_queue(queue)
     if not _is_whole(offset):
         raise InvalidMessageError(f"offset is {offset!r}: give a whole number")
     check_count(max_messages)
-    if not isinstance(wait, (int, float)) or not 0 <= wait <= MAX_SECONDS:
+    try:
+        span = seconds(wait)
+    except ConfigError as error:
+        raise InvalidMessageError(f"wait is {wait!r}: {error}") from None
+    if span < 0:
         raise InvalidMessageError(f"wait is {wait!r}: seconds, 0 or more")
+    return span
 
 
 def check_count(max_messages: Any) -> None:
@@ -50,7 +55,7 @@ def check_count(max_messages: Any) -> None:
 
 def check_key(topic: Any, key: Any, max_messages: Any) -> None:
     """Refuse a look-up by nothing."""
-    check_topic(topic)
+    check_readable_topic(topic)
     if not isinstance(key, str) or not key:
         raise InvalidMessageError(f"key is {key!r}: give the text to look for")
     check_count(max_messages)
@@ -82,7 +87,7 @@ def check_position(position: Any, what: str) -> None:
 def check_reading(topic: Any, start: Any, end: Any, *, follow: bool) -> None:
     """Refuse a reading that has no beginning, or two ends."""
     if not isinstance(topic, MessageQueue):
-        check_topic(topic)
+        check_readable_topic(topic)
     check_position(start, "start")
     if end is not None:
         check_position(end, "end")

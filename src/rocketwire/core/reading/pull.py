@@ -15,7 +15,6 @@ from rocketwire.core.effects import Invoke, Op, invoke, sleep
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import cluster_info, refresh_topic
 from rocketwire.core.naming import with_namespace, without_namespace
-from rocketwire.core.routes import MASTER
 from rocketwire.errors import (
     BrokerError,
     ConnectFailedError,
@@ -34,6 +33,7 @@ from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.lazy_message import cut, messages_in
 from rocketwire.wire.message_fields import Source
 from rocketwire.wire.message_id import OffsetId, decode_offset_message_id
+from rocketwire.wire.route import MASTER_ID
 
 #: A broker looks at held pulls every five seconds, and may answer that much late.
 HOLD_SLACK: Final = 6.0
@@ -131,7 +131,7 @@ def address_of(instance: Instance, queue: MessageQueue, deadline: float) -> Op[s
         broker = queue.broker if entry is None else entry.owners.get(queue, queue.broker)
         addresses = instance.routes.addresses_of(broker)
         if addresses:
-            return addresses.get(MASTER) or addresses[min(addresses)]
+            return addresses.get(MASTER_ID) or addresses[min(addresses)]
         if not is_last:
             yield from refresh_topic(instance, name, deadline)
     raise ConnectFailedError(f"broker {queue.broker} is not registered with any name server")
@@ -156,7 +156,7 @@ def ask_queue(
             failure = failure or error
             continue
         if reply.code != ResponseCode.SUCCESS:
-            raise error_for(reply.code, reply.remark, queue.broker)
+            raise error_for(reply.code, reply.remark, queue.broker, asked=code)
         return reply
     instance.route_wake_up.wake()
     raise failure or ConnectFailedError(f"broker {queue.broker} has no address")
@@ -164,7 +164,9 @@ def ask_queue(
 
 def min_offset(instance: Instance, queue: MessageQueue, deadline: float) -> Op[int]:
     """The first offset that the queue still has."""
-    reply = yield from _ask_offset(instance, queue, RequestCode.GET_MIN_OFFSET, deadline)
+    name = with_namespace(queue.topic, instance.config.namespace)
+    code, fields = RequestCode.GET_MIN_OFFSET, headers.queue(name, queue.id, broker=queue.broker)
+    reply = yield from ask_queue(instance, queue, code, fields, deadline)
     return max(0, headers.decode_offset(reply.ext))
 
 
@@ -175,18 +177,18 @@ def max_offset(instance: Instance, queue: MessageQueue, deadline: float) -> Op[i
     can't be reached is asked again for half of the time, and only then a slave.
     """
     name = with_namespace(queue.topic, instance.config.namespace)
-    code, fields = RequestCode.GET_MAX_OFFSET, headers.queue(name, queue.id)
+    code, fields = RequestCode.GET_MAX_OFFSET, headers.queue(name, queue.id, broker=queue.broker)
     patience = (instance.clock() + deadline) / 2
     pause = _FIRST_PAUSE
     while _has_slaves(instance, queue):
-        address = instance.routes.addresses_of(queue.broker)[MASTER]
+        address = instance.routes.addresses_of(queue.broker)[MASTER_ID]
         try:
             reply = yield from invoke(address, instance.request(code, fields), patience)
         except TransportError:
             instance.route_wake_up.wake()
         else:
             if reply.code != ResponseCode.SUCCESS:
-                raise error_for(reply.code, reply.remark, queue.broker)
+                raise error_for(reply.code, reply.remark, queue.broker, asked=code)
             return headers.decode_offset(reply.ext)
         if instance.clock() + pause >= patience:
             break
@@ -200,7 +202,7 @@ def max_offset(instance: Instance, queue: MessageQueue, deadline: float) -> Op[i
 def _has_slaves(instance: Instance, queue: MessageQueue) -> bool:
     """Whether a queue's broker has a master, and slaves besides."""
     addresses = instance.routes.addresses_of(queue.broker)
-    return MASTER in addresses and len(addresses) > 1
+    return MASTER_ID in addresses and len(addresses) > 1
 
 
 def is_compacted(instance: Instance, queue: MessageQueue, deadline: float) -> Op[bool]:
@@ -218,11 +220,6 @@ def is_compacted(instance: Instance, queue: MessageQueue, deadline: float) -> Op
     return decode_cleanup_policy(reply.body) == "COMPACTION"
 
 
-def _ask_offset(instance: Instance, queue: MessageQueue, code: int, deadline: float) -> Op[Reply]:
-    name = with_namespace(queue.topic, instance.config.namespace)
-    return ask_queue(instance, queue, code, headers.queue(name, queue.id), deadline)
-
-
 def offset_for_time(
     instance: Instance, queue: MessageQueue, moment: float, group: str, deadline: float
 ) -> Op[int]:
@@ -232,7 +229,7 @@ def offset_for_time(
     """
     moment_ms = round(moment * 1000)
     name = with_namespace(queue.topic, instance.config.namespace)
-    fields = headers.search_offset(name, queue.id, moment_ms)
+    fields = headers.search_offset(name, queue.id, moment_ms, broker=queue.broker)
     code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
     reply = yield from ask_queue(instance, queue, code, fields, deadline)
     offset = headers.decode_offset(reply.ext)
@@ -266,6 +263,7 @@ def pull_request(
         suspend_ms=round(wait * 1000),
         subscription=tags.expression,
         expression_type=tags.kind,
+        broker=queue.broker,
     )
     return instance.request(RequestCode.PULL_MESSAGE, fields)
 
@@ -356,7 +354,8 @@ def read_pull(
     """
     code = reply.code
     if code not in _PULLED:
-        raise error_for(code, reply.remark, queue.broker)
+        asked = RequestCode.PULL_MESSAGE
+        raise error_for(code, reply.remark, queue.broker, asked=asked)
     told = headers.decode_pull_reply(reply.ext)
     next_offset = told.next_offset
     messages: list[StoredMessage] = []
@@ -418,7 +417,8 @@ def message_by_offset_id(
     request = instance.request(RequestCode.VIEW_MESSAGE_BY_ID, fields)
     reply = yield from invoke(address, request, deadline)
     if reply.code != ResponseCode.SUCCESS:
-        raise error_for(reply.code, reply.remark, address)
+        asked = RequestCode.VIEW_MESSAGE_BY_ID
+        raise error_for(reply.code, reply.remark, address, asked=asked)
     for message in messages_in(reply.body, broker=broker):
         return message
     raise InvalidMessageError(f"{address} has no message under {offset_id!r}")
@@ -450,49 +450,3 @@ def _broker_at(instance: Instance, address: str, deadline: float) -> Op[str | No
         if address in data.addresses.values():
             return name
     return None
-
-
-def messages_by_key(
-    instance: Instance,
-    topic: str,
-    key: str,
-    *,
-    unique: bool,
-    max_messages: int,
-    begin: float,
-    end: float,
-    deadline: float,
-) -> Op[tuple[StoredMessage, ...]]:
-    """Messages that brokers have indexed under a key, oldest first."""
-    yield from read_queues(instance, topic, deadline)
-    name = with_namespace(topic, instance.config.namespace)
-    found: list[StoredMessage] = []
-    entry = instance.routes.get(name)
-    is_signed = instance.config.credentials is not None
-    for broker in sorted({data.broker for data in entry.route.queues} if entry else ()):
-        fields = headers.query_message(
-            topic=name,
-            key=key,
-            max_messages=32 if unique else max_messages,
-            begin_ms=round(begin * 1000),
-            end_ms=min(round(end * 1000), 2**63 - 1),
-            unique=None if is_signed else unique,
-        )
-        queue = MessageQueue(topic, broker, 0)
-        address = yield from address_of(instance, queue, deadline)
-        request = instance.request(RequestCode.QUERY_MESSAGE, fields)
-        reply = yield from invoke(address, request, deadline)
-        if reply.code == ResponseCode.QUERY_NOT_FOUND:
-            continue
-        if reply.code != ResponseCode.SUCCESS:
-            raise error_for(reply.code, reply.remark, broker)
-        found += messages_in(reply.body, broker=broker)
-    # The index knows hashes only, so that strangers may be among them.
-    own = [m for m in found if _has_key(m, key, unique=unique)]
-    return tuple(sorted(own, key=lambda m: (m.stored_at, m.queue, m.offset))[:max_messages])
-
-
-def _has_key(message: StoredMessage, key: str, *, unique: bool) -> bool:
-    if unique:
-        return message.message_id == key
-    return key in (message.keys or "").split() or message.message_id == key

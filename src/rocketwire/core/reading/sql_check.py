@@ -6,7 +6,7 @@ from rocketwire.core.effects import Op, invoke
 from rocketwire.core.instance import Instance
 from rocketwire.core.naming import with_namespace
 from rocketwire.core.reading.pull import address_of, read_queues
-from rocketwire.errors import ConfigError
+from rocketwire.errors import ConfigError, TransportError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.client_bodies import Subscription
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
@@ -18,10 +18,10 @@ _SWITCHED_OFF = "does not support consumer to filter"
 def check_sql(
     instance: Instance, group: str, subscription: Subscription, deadline: float
 ) -> Op[None]:
-    """Have every broker of a topic check a subscription by SQL92.
+    """Have every broker of a topic that can be reached check a subscription by SQL92.
 
     Args:
-        instance: who asks.
+        instance: the one that asks.
         group: the consumer group, as users know it.
         subscription: what it wants; its topic is the one that users know.
         deadline: for all of it.
@@ -29,14 +29,20 @@ def check_sql(
     Raises:
         ConfigError: a broker can't read the expression, or has such filters switched off.
         BrokerError: it answered with another error.
-        TransportError: it could not be reached.
+        TransportError: none could be reached.
     """
     queues = yield from read_queues(instance, subscription.topic, deadline)
-    asked: set[str] = set()
-    for queue in queues:
-        if queue.broker not in asked:
-            asked.add(queue.broker)
-            yield from _check_at(instance, group, subscription, queue, deadline)
+    by_broker = {queue.broker: queue for queue in reversed(queues)}
+    failures: list[TransportError] = []
+    for queue in reversed(by_broker.values()):
+        # One that is dead must not keep anybody from the others.
+        limit = min(deadline, instance.clock() + instance.config.request_timeout / 2)
+        try:
+            yield from _check_at(instance, group, subscription, queue, limit)
+        except TransportError as error:
+            failures.append(error)
+    if failures and len(failures) == len(by_broker):
+        raise failures[0]
 
 
 def _check_at(
@@ -64,4 +70,4 @@ def _check_at(
             f"{what}: broker {queue.broker} filters by tags only; set enablePropertyFilter=true "
             f"in its configuration and restart it, or filter in your program ({remark})"
         )
-    raise error_for(reply.code, reply.remark, queue.broker)
+    raise error_for(reply.code, reply.remark, queue.broker, asked=RequestCode.CHECK_CLIENT_CONFIG)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from rocketwire.core.effects import Op, invoke_all, sleep
 from rocketwire.core.instance import Instance
@@ -24,7 +24,13 @@ from rocketwire.core.reading.pull import (
     offset_for_time,
     read_pull,
 )
-from rocketwire.errors import BrokerError, ProtocolError, RocketMQError, TransportError
+from rocketwire.errors import (
+    BrokerError,
+    PermissionDeniedError,
+    ProtocolError,
+    RocketMQError,
+    TransportError,
+)
 from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.stored_message import StoredMessage
@@ -33,7 +39,7 @@ from rocketwire.wire.command import Reply
 _log = logging.getLogger("rocketwire.reader")
 
 #: ``earliest``, ``latest``, a moment, or offsets by queue.
-Position: TypeAlias = str | datetime | float | Mapping[MessageQueue, int]
+Position: TypeAlias = Literal["earliest", "latest"] | datetime | float | Mapping[MessageQueue, int]
 
 _PATIENCE = 30.0
 _PAUSE = 0.25
@@ -206,6 +212,8 @@ class Reading:
 
     def _bear(self, cursor: Cursor, error: RocketMQError) -> None:
         """A queue could not be read. Brokers die and return: try again, for a while."""
+        if isinstance(error, PermissionDeniedError) and not self._follow:
+            raise error  # waiting gives nobody a right
         now = self._instance.clock()
         self._instance.route_wake_up.wake()
         if cursor.failing_since is None:

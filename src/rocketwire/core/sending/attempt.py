@@ -24,6 +24,7 @@ from rocketwire.wire.send_properties import id_of
 
 if TYPE_CHECKING:
     from rocketwire.core.sending.history import SendHistory
+    from rocketwire.core.sending.order import KeySlot
     from rocketwire.core.sending.sender import Sender
     from rocketwire.core.sending.target import SendTarget
 
@@ -90,7 +91,7 @@ class SendAttempt:
 
     __slots__ = (
         "allowance", "batch", "began", "body", "born", "deadline", "entry", "epoch", "flag", "history",
-        "message", "mode", "place", "properties", "route", "sender", "system_flag", "target",
+        "key_slots", "message", "mode", "place", "properties", "route", "sender", "system_flag", "target",
         "timeout", "written_at",
     )  # fmt: skip
 
@@ -108,6 +109,8 @@ class SendAttempt:
     place: Place | None
     #: Seconds for the whole send.
     timeout: float
+    #: Where the send stands in the order of its sharding keys; only its first attempt has them.
+    key_slots: tuple[KeySlot, ...]
     #: The story of the send; None while there is nothing to tell.
     history: SendHistory | None
     #: Where this attempt goes, and by which route that was decided.
@@ -161,8 +164,18 @@ class SendAttempt:
         """The broker that it goes to."""
         return self.entry.name
 
+    @property
+    def is_told_in_java(self) -> bool:
+        """Whether Java's fault table learns of it (``faults.entries.WatchedAttempt``).
+
+        A send with a queue or a selector bypasses Java's strategy. Where it is asynchronous, the
+        code that reads answers tells the table all the same.
+        """
+        place = self.place
+        return place is None or place.selector is best_queue or self.mode is SendMode.ASYNC
+
     def written(self, now: float, unanswered: int) -> None:
-        """The request was handed to a connected socket (``effects.Flight``)."""
+        """The request was handed to a connected socket (``effects.Observer``)."""
         self.entry.note_written(self, now, unanswered)
 
     # -- what it carries --------------------------------------------------------------------

@@ -28,8 +28,8 @@ def answer(instance: Instance, address: str, command: Command) -> Command | None
 def _check(instance: Instance, address: str, command: Command) -> None:
     """Hand a question over to the producer of its group; it is answered by a request of ours."""
     check = read_check(instance, address, command)
-    desk = instance.check_desks.get(check.group)
-    if desk is None:
+    runner = instance.check_runners.get(check.group)
+    if runner is None:
         _log.debug("%s asks for transaction %s: no checker", address, check.transaction_id)
     else:
-        desk.post(check)
+        runner.post(check)

@@ -46,7 +46,7 @@ class Check(NamedTuple):
         return self.transaction_id
 
 
-class CheckDesk(Protocol):
+class CheckRunner(Protocol):
     """Where questions are handed in. It must not wait."""
 
     def post(self, check: Check) -> None:
@@ -116,9 +116,9 @@ def verdict(answer: object, check: Check) -> TransactionState:
 
 def note_decided(instance: Instance, group: str, key: str) -> None:
     """A broker has confirmed a decision on a half message of a group."""
-    desk = instance.check_desks.get(group)
-    if desk is not None:
-        desk.decided(key)
+    runner = instance.check_runners.get(group)
+    if runner is not None:
+        runner.decided(key)
 
 
 def answer_check(instance: Instance, check: Check, state: TransactionState) -> Op[None]:
@@ -150,11 +150,12 @@ def answer_check(instance: Instance, check: Check, state: TransactionState) -> O
         if reply.code == ResponseCode.SUCCESS:
             note_decided(instance, check.group, check.key)
         else:
-            problem = error_for(reply.code, reply.remark, check.broker)
+            asked = RequestCode.END_TRANSACTION
+            problem = error_for(reply.code, reply.remark, check.broker, asked=asked)
     if problem is not None:
-        desk = instance.check_desks.get(check.group)
-        if desk is not None:
-            desk.undecided(check.key)
+        runner = instance.check_runners.get(check.group)
+        if runner is not None:
+            runner.undecided(check.key)
         _log.warning(
             "%s has not confirmed the answer %s to its check of transaction %s (%s); it asks again",
             check.broker,

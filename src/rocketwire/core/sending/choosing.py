@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from rocketwire.config import AUTO, ProducerConfig
-from rocketwire.core.faults.selection import Counters as Positions
-from rocketwire.core.faults.selection import Selector, TopicQueues, best_queue
+from rocketwire.core.faults.selection import Positions, Selector, TopicQueues, best_queue
 from rocketwire.core.instance import Instance
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import Place, SendAttempt
@@ -22,7 +21,7 @@ from rocketwire.core.sending.retry import (
     tries_allowed,
 )
 from rocketwire.core.sending.target import ReadyTarget, SendTarget, TopicPlan, target_for
-from rocketwire.errors import InvalidMessageError
+from rocketwire.errors import InvalidMessageError, NoWritableQueueError
 from rocketwire.message import MessageQueue
 
 
@@ -131,8 +130,9 @@ class Chooser:
         failed: Sequence[str],
     ) -> MessageQueue:
         selector, argument = cast("Selector", place.selector), place.argument
-        positions, keys = self._positions, attempt.sharding_keys
+        positions = self._positions
         queue = queues.select(selector, attempt.message, argument, positions, now, failed)
+        keys = () if attempt.batch is None else attempt.batch.sharding_keys
         if len(keys) > 1 and argument is None:
             for message in attempt.messages:
                 if message.sharding_key is None:
@@ -164,6 +164,22 @@ class Chooser:
                 defaults=self._defaults,
             )
         return cast("SendTarget", target)
+
+    def targets_by_hash(self, route: TopicEntry) -> Sequence[SendTarget]:
+        """Where single messages go for each queue that keys are spread over, in the route's order.
+
+        Empty if some queue's broker has no master that is known.
+        """
+        key = ("by hash", self._group)
+        targets = route.derived.get(key)
+        if targets is None:
+            listed = self.queues_of(route).listed
+            try:
+                targets = tuple([self.target_of(route, q, is_batch=False) for q in listed])
+            except NoWritableQueueError:
+                targets = ()
+            route.derived[key] = targets
+        return cast("Sequence[SendTarget]", targets)
 
     def limit(
         self,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from rocketwire.config import AutoBatch
-from rocketwire.core.effects import Gate, Op, Sleep, wait
+from rocketwire.core.effects import Event, Op, Sleep, wait
 from rocketwire.core.faults.selection import best_queue, hash_queue
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.naming import RETRY_PREFIX
@@ -25,7 +25,7 @@ from rocketwire.core.sending.open_batch import BatchKind, Kind, OpenBatch
 from rocketwire.core.sending.order import PATIENCE, not_sent_after
 from rocketwire.core.sending.retry import worst_outcome
 from rocketwire.core.sending.sender import Sender
-from rocketwire.core.sending.validate import travels_alone
+from rocketwire.core.sending.validate import needs_own_request
 from rocketwire.errors import BrokerError, Outcome, RouteError, SendFailedError
 from rocketwire.hooks import SendEvent, call_hooks
 from rocketwire.message import USUAL, Message, MessageQueue, SendResult
@@ -47,7 +47,7 @@ class Accumulator:
     Args:
         sender: sends them.
         settings: how large a batch may be, and how long it may wait.
-        on_over: told of each batch when its messages have their outcome, before those who wait.
+        on_over: told of each batch when its messages have their outcome, before callers that wait.
         on_new: told of each batch with its first message; must not call back.
     """
 
@@ -97,7 +97,7 @@ class Accumulator:
         if (
             len(message.body) >= self._largest
             or topic in self._single
-            or (message.handling is not USUAL and travels_alone(message))
+            or (message.handling is not USUAL and needs_own_request(message))
             or (not self._is_default and message.sharding_key is None)
             or topic.startswith(RETRY_PREFIX)
         ):
@@ -126,7 +126,8 @@ class Accumulator:
                         and batch.left >= size
                         and len(batch.messages) < self._most
                         and batch.timeout == timeout
-                        and batch.wait_store_ok == message.wait_store_ok
+                        and batch.wait_store_ok
+                        and message.handling is USUAL
                     ):
                         place = self._put(batch, message, fields, size)
                         return batch, place, False
@@ -144,7 +145,7 @@ class Accumulator:
         return took
 
     def not_begun(self) -> list[OpenBatch]:
-        """Batches that nobody sees to, because the thread that opened them was interrupted."""
+        """Batches that no thread sends, because the one that opened them was interrupted."""
         found = [kind.open for kind in list(self._kinds.values())]
         return [batch for batch in found if batch is not None and not batch.is_begun]
 
@@ -186,7 +187,7 @@ class Accumulator:
                 if sharding_key is None:
                     self._recent = batch
             if full is not None:
-                full.gate.open()
+                full.ready.set()
         except BaseException as error:
             if place >= 0:
                 self._despite = error
@@ -231,17 +232,17 @@ class Accumulator:
         with self._lock:
             waiting = [kind.open for kind in list(self._kinds.values()) if kind.open is not None]
         for batch in waiting:
-            batch.gate.open()
+            batch.ready.set()
 
     def disown(self) -> None:
         """In a forked child: the batches are the parent's, and holders of deliveries are told."""
         # Without the lock, which another thread may have held; there is no other thread now.
         for kind in list(self._kinds.values()):
             for batch in [kind.open, *kind.under_way]:
-                if batch is not None and not batch.over.is_open:
+                if batch is not None and not batch.over.is_set:
                     batch.finish(left_to_parent())
-                    batch.over = Gate()  # what waits at the old one does so in the parent
-                    batch.over.open()
+                    batch.over = Event()  # what waits at the old one does so in the parent
+                    batch.over.set()
 
     # -- sending ----------------------------------------------------------------------------
 
@@ -254,7 +255,7 @@ class Accumulator:
         try:
             now = self._clock()
             if batch.kind.under_way:
-                yield from wait(batch.gate, now + self._settings.linger)
+                yield from wait(batch.ready, now + self._settings.linger)
             else:
                 yield Sleep(now)  # what is submitted in this very moment comes along
             with self._lock:
@@ -274,7 +275,7 @@ class Accumulator:
 
     def refuse(self, batch: OpenBatch, error: Exception) -> None:
         """A batch whose ``deliver`` will never run: its messages fail."""
-        if not batch.over.is_open:
+        if not batch.over.is_set:
             self._end(batch, error)
 
     def _end(self, batch: OpenBatch, error: Exception) -> None:
@@ -297,9 +298,9 @@ class Accumulator:
             self._tell_rest(batch, error)
         batch.finish(error)
         self._on_over(batch)
-        batch.over.open()
+        batch.over.set()
         if after is not None:
-            after.gate.open()
+            after.ready.set()
 
     def _tell_rest(self, batch: OpenBatch, error: Exception) -> None:
         """Tell hooks of messages that were announced, and never came to be sent."""
@@ -350,8 +351,8 @@ class Accumulator:
         """Send a batch of ordered messages when it is the turn of each of their keys."""
         failed: dict[str, Exception] = {}
         for key, slot in batch.slots.items():
-            is_open = slot.gate.is_open
-            if not (is_open or (yield from wait(slot.gate, self._clock() + PATIENCE))):
+            is_ready = slot.ready.is_set
+            if not (is_ready or (yield from wait(slot.ready, self._clock() + PATIENCE))):
                 failed[key] = TimeoutError("an earlier message of it is under way")
             elif slot.failed_before is not None:
                 failed[key] = slot.failed_before

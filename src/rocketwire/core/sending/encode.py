@@ -36,7 +36,7 @@ _HIGH_DIGITS: Final = [b"%02X" % number for number in range(256)]
 _LOW_DIGITS: Final = [b"%02X" % number + ID_END for number in range(256)]
 
 
-class CompressFirst(Exception):  # noqa: N818 - no error: told to who can do it elsewhere
+class CompressFirst(Exception):  # noqa: N818 - no error: for a caller that can do it elsewhere
     """A body is to be compressed elsewhere (``Encoder.prepared``) before its send begins."""
 
 
@@ -147,7 +147,8 @@ class Encoder:
             InvalidMessageError: it breaks a rule.
         """
         fields = None
-        topic = message.topic
+        given: object = message  # annotations bind nobody
+        topic = given.topic if isinstance(given, Message) else None
         if type(topic) is str and topic in known_topics and 0 < len(message.body) <= self._max_size:
             fields = encode_ordinary(message)
         if fields is None:
@@ -174,7 +175,7 @@ class Encoder:
         Raises:
             InvalidMessageError: they can't be one request.
         """
-        fields = self._ordinary_fields(messages)
+        fields = self.ordinary_fields(messages)
         if fields is None:
             check_batch(messages, self._max_size)
             fields = list(map(self.checked_fields, messages))
@@ -185,8 +186,8 @@ class Encoder:
                 "(max_message_size); send fewer at once, or use send_many, which splits"
             )
 
-    def _ordinary_fields(self, messages: Sequence[Message]) -> list[bytes] | None:
-        """The encoded properties of a batch; None if any message in it needs a closer look."""
+    def ordinary_fields(self, messages: Sequence[Message]) -> list[bytes] | None:
+        """The encoded properties of messages of one topic; None if any needs a closer look."""
         if self._namespace or set(map(type, messages)) != _MESSAGES:
             return None
         topic = messages[0].topic

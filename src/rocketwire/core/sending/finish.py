@@ -24,6 +24,7 @@ def stored(attempt: SendAttempt, answer: bytes, now: float) -> SendResult:
     counters.add(1, len(attempt.body), attempt.count)
     if attempt.history is not None:
         attempt.history.last = attempt
+    if attempt.key_slots:
         leave_order(attempt)
     return result_later(answer, attempt.ids_later, target.queue, is_batch=attempt.batch is not None)
 
@@ -57,10 +58,8 @@ def _count_stored(
 
 def leave_order(attempt: SendAttempt) -> None:
     """Let the next sends of its sharding keys go; harmless where that was done before."""
-    history = attempt.history
-    if history is not None:
-        for slot in history.slots:
-            attempt.sender.order.leave(slot)
+    for slot in attempt.key_slots:
+        attempt.sender.order.leave(slot)
 
 
 def interrupted(attempt: SendAttempt) -> None:
@@ -81,7 +80,7 @@ def written_oneway(attempt: SendAttempt, now: float) -> None:
     """
     sender = attempt.sender
     faults, entry = sender.instance.faults, attempt.entry
-    if attempt.is_written or faults.heeds_oneway or entry.trial_flight is attempt:
+    if attempt.is_written or faults.heeds_oneway or entry.trial_attempt is attempt:
         faults.settled(attempt, now)
     sender.counters.oneway += 1
     history = attempt.history
@@ -89,6 +88,7 @@ def written_oneway(attempt: SendAttempt, now: float) -> None:
         history = history or SendHistory(attempt.began)
         history.last = attempt
         history.written(attempt, now)
-        for slot in history.slots:
-            sender.order.leave(slot)
+        leave_order(attempt)
         history.tell(attempt, now, None, None)
+    elif attempt.key_slots:
+        leave_order(attempt)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from rocketwire.core.effects import Gate
+from rocketwire.core.effects import Event
 from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.message import SendResult
 
@@ -51,13 +51,13 @@ class FlushGroup:
     def __init__(self) -> None:
         self.count = 0
         self.is_closed = False
-        self.over = Gate()
+        self.over = Event()
 
     def leave(self, count: int = 1) -> None:
         """One of them has its outcome, or so many."""
         self.count -= count
         if self.is_closed and not self.count:
-            self.over.open()
+            self.over.set()
 
 
 class FlushGroups:

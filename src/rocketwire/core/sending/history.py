@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from rocketwire.core.sending.attempt import SendAttempt, as_texts
-from rocketwire.core.sending.order import KeySlot
 from rocketwire.core.sending.retry import failure, outcome_of, span
-from rocketwire.errors import Attempt, Outcome, RocketMQError, SendFailedError
+from rocketwire.errors import Attempt, Outcome, RemoteProtocolError, RocketMQError, SendFailedError
 from rocketwire.hooks import AttemptEvent, SendEvent, call_hooks
 from rocketwire.message import SendResult
 from rocketwire.wire.command import Reply
@@ -30,7 +29,6 @@ class SendHistory:
         "kept",
         "last",
         "reply",
-        "slots",
     )
 
     def __init__(self, began: float) -> None:
@@ -41,18 +39,11 @@ class SendHistory:
         self.error: RocketMQError | None = None
         #: A result that was stored less safely than asked for, in case nothing better comes.
         self.kept: SendResult | None = None
-        #: Its slots in the order of its sharding keys.
-        self.slots: tuple[KeySlot, ...] = ()
         #: Whether it must not be sent again once it may be stored.
         self.is_unrepeatable = False
         #: The last attempt that was begun, and the last answer.
         self.last: SendAttempt | None = None
         self.reply: Reply | None = None
-
-    @property
-    def failed_brokers(self) -> list[str]:
-        """The brokers of the attempts so far."""
-        return [attempt.broker for attempt in self.attempts]
 
     def failed(self, attempt: SendAttempt, now: float, error: RocketMQError) -> None:
         """An attempt failed."""
@@ -141,7 +132,7 @@ class SendHistory:
             as_texts(attempt.ids),
             len(attempt.body),
             None if last is None else last.where.address,
-            reply is None or reply.ext.get(Property.TRACE_ON) != "false",
+            _is_traced(reply),
         )
         call_hooks(sender.hooks.after_send, event)
 
@@ -182,3 +173,11 @@ class SendHistory:
             attempt.timeout,
         )
         call_hooks(hooks, event)
+
+
+def _is_traced(reply: Reply | None) -> bool:
+    """Whether the broker wants traces; one whose answer makes no sense has not said that it does not."""
+    try:
+        return reply is None or reply.ext.get(Property.TRACE_ON) != "false"
+    except RemoteProtocolError:  # that is known, and must not take the place of the send's own end
+        return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from rocketwire.core.effects import Gate
+from rocketwire.core.effects import Event
 from rocketwire.core.sending.flush import FlushGroup
 from rocketwire.core.sending.order import KeySlot
 from rocketwire.core.sending.results import share
@@ -31,8 +31,24 @@ class OpenBatch:
     """Messages that travel together. ``over`` opens when all of them have their outcome."""
 
     __slots__ = (
-        "_count", "_groups", "bytes", "fields", "gate", "group", "is_begun", "is_closed", "kind",
-        "left", "messages", "over", "slots", "timeout", "told", "topic", "wait_store_ok", "withdrawn",
+        "_count",
+        "_groups",
+        "bytes",
+        "fields",
+        "group",
+        "is_begun",
+        "is_closed",
+        "kind",
+        "left",
+        "messages",
+        "over",
+        "ready",
+        "slots",
+        "timeout",
+        "told",
+        "topic",
+        "wait_store_ok",
+        "withdrawn",
     )  # fmt: skip
 
     def __init__(self, kind: BatchKind, size: int) -> None:
@@ -47,11 +63,11 @@ class OpenBatch:
         #: Of the bodies alone: what they take of the in-flight limit.
         self.bytes = 0
         self.slots: dict[str, KeySlot] = {}
-        self.gate = Gate()
+        self.ready = Event()
         #: Whether ``deliver`` sees to it.
         self.is_begun = False
         self.is_closed = False
-        self.over = Gate()
+        self.over = Event()
         #: What a flush that waits for it knows it by.
         self.group: FlushGroup | None = None
         self.withdrawn: set[int] = set()

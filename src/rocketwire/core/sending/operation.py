@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rocketwire.core.effects import Invoke, Oneway, Op, wait
 from rocketwire.core.faults.entries import NEVER
 from rocketwire.core.lookup import locate_topic, refresh_topic
+from rocketwire.core.reading.arguments import check_readable_topic
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.history import SendHistory
@@ -16,19 +17,20 @@ from rocketwire.core.sending.retry import failure, is_retryable, should_retry_st
 from rocketwire.errors import (
     BrokerError,
     ClientClosedError,
-    ConfigError,
     ConnectFailedError,
+    ConnectionLostError,
     LocalProtocolError,
     Outcome,
     ProtocolError,
     RocketMQError,
     RouteError,
     SendFailedError,
+    ServiceNotAvailableError,
     TransportError,
     UnknownTopicError,
 )
-from rocketwire.message import SendResult
-from rocketwire.wire.codes import STORED, ResponseCode, error_for
+from rocketwire.message import MessageQueue, SendResult
+from rocketwire.wire.codes import STORED, RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply
 from rocketwire.wire.headers import decode_send_reply
 from rocketwire.wire.send_request import born_digits
@@ -39,6 +41,14 @@ if TYPE_CHECKING:
 _SUCCESS: Final = ResponseCode.SUCCESS
 #: A route that was asked for this recently is not asked for again by a retry.
 _FRESH: Final = 1.0
+#: After these a broker's master may be at another address: gone, or a slave now.
+_MOVED: Final = (
+    ConnectFailedError,
+    ConnectionLostError,
+    RouteError,
+    ServiceNotAvailableError,
+    UnknownTopicError,
+)
 _new = object.__new__
 
 
@@ -51,7 +61,7 @@ def send_operation(sender: Sender, attempt: SendAttempt) -> Op[SendResult]:
     history = attempt.history
     if history is None:
         history = attempt.history = SendHistory(attempt.began)
-    if not (history.slots or sender.hooks.after_send):
+    if not (attempt.key_slots or sender.hooks.after_send):
         return (yield from _attempts(sender, attempt, history))
     error: Exception | None = None
     given_up: SendFailedError | None = None
@@ -69,7 +79,7 @@ def send_operation(sender: Sender, attempt: SendAttempt) -> Op[SendResult]:
             error = given_up  # it may still arrive, after those that were accepted behind it
         raise
     finally:
-        for slot in history.slots:
+        for slot in attempt.key_slots:
             sender.order.leave(slot, error)
         history.tell(attempt, sender.instance.clock(), result, error or given_up)
     return result
@@ -90,10 +100,10 @@ def _wait_for_keys(sender: Sender, attempt: SendAttempt, history: SendHistory) -
     before it, none runs out of time because of their number.
     """
     clock = sender.instance.clock
-    for slot in history.slots:
-        if not slot.gate.is_open:
+    for slot in attempt.key_slots:
+        if not slot.ready.is_set:
             patience = PATIENCE if slot.is_accepted else attempt.timeout
-            if not (yield from wait(slot.gate, history.began + patience)):
+            if not (yield from wait(slot.ready, history.began + patience)):
                 if clock() < history.began + patience:
                     raise not_sent_in_midst()
                 cause = TimeoutError("an earlier message of its sharding key is under way")
@@ -113,6 +123,7 @@ def _attempts(  # noqa: C901 - what follows what, in one place
     deadline = history.began + attempt.timeout
     tries = chooser.tries[attempt.mode, attempt.is_pinned]
     failed: list[str] = []
+    cause: RocketMQError | None = None
     route = attempt.route
     if attempt.target is None or route is None:
         route = yield from _locate(sender, attempt, history, deadline)
@@ -122,9 +133,9 @@ def _attempts(  # noqa: C901 - what follows what, in one place
             attempt.began = now = clock()
             if now >= deadline:  # its turn, or its route, came too late
                 break
-            _aim(sender, attempt, route, failed, tries, deadline)
-            if clock() >= deadline:  # the selector took all the time
-                sender.instance.faults.cancelled(attempt)
+            cause = _aim(sender, attempt, route, failed, tries, deadline)
+            if cause is not None or clock() >= deadline:  # the selector may have taken all the time
+                sender.start_over(attempt)
                 break
         history.last = attempt
         target = attempt.where
@@ -156,7 +167,7 @@ def _attempts(  # noqa: C901 - what follows what, in one place
         attempt = _next(attempt, history)
     if history.kept is not None:
         return _finish(sender, attempt, history, history.kept)
-    raise history.give_up(attempt, clock())
+    raise history.give_up(attempt, clock(), cause)
 
 
 def _next(before: SendAttempt, history: SendHistory) -> SendAttempt:
@@ -174,6 +185,7 @@ def _next(before: SendAttempt, history: SendHistory) -> SendAttempt:
     attempt.timeout = before.timeout
     attempt.born = before.born
     attempt.history = history
+    attempt.key_slots = ()
     attempt.target = attempt.route = None
     attempt.written_at = NEVER
     attempt.allowance = 0.0
@@ -187,23 +199,27 @@ def _aim(
     failed: list[str],
     tries_left: int,
     deadline: float,
-) -> None:
-    """Choose where an attempt goes, and how long it may take."""
+) -> RocketMQError | None:
+    """Choose where an attempt goes, and how long it may take; why the send ends if there is no place.
+
+    Raises:
+        RocketMQError: a selector's fault, and nothing was sent.
+    """
     now = attempt.began
     try:
         sender.chooser.aim(attempt, route, now, failed)
-    except (RouteError, ConfigError) as error:
-        if isinstance(error, ConfigError) and not failed:
-            raise  # a selector's fault, and nothing was sent
-        history = attempt.history
-        assert history is not None
-        raise history.give_up(attempt, sender.instance.clock(), error) from error
+    except RocketMQError as error:
+        if not (failed or isinstance(error, RouteError)):
+            raise
+        _look_again(sender, error)
+        return error
     history = attempt.history
     if history is not None and history.is_unrepeatable:
         attempt.deadline = deadline  # giving up early would save no time for another one
     else:
         attempt.deadline = sender.chooser.limit(attempt, route, now, deadline, tries_left)
     attempt.born = born_digits(int(sender.instance.wall() * 1000))
+    return None
 
 
 def _locate(
@@ -222,13 +238,13 @@ def _locate(
 def _refresh(sender: Sender, route: TopicEntry, deadline: float) -> Op[TopicEntry]:
     """Ask for the route again before a retry: the broker may have moved.
 
-    The background is told, too; where the name server does not answer, the old route serves.
+    Where the name server does not answer, or knows no queue, the old route serves.
     """
     instance = sender.instance
-    instance.route_wake_up.wake()
     now = instance.clock()
     if now - route.fetched_at < _FRESH:
-        return instance.routes.get(route.topic) or route
+        known = instance.routes.get(route.topic)  # others may have asked meanwhile
+        return known if known is not None and known.queues else route
     limit = now + min(sender.config.request_timeout, (deadline - now) / 2)
     try:
         fresh = yield from refresh_topic(
@@ -238,7 +254,7 @@ def _refresh(sender: Sender, route: TopicEntry, deadline: float) -> Op[TopicEntr
             default_topic=sender.defaults[0] if route.is_fallback else None,
             default_queues=sender.defaults[1],
         )
-    except (RouteError, BrokerError, ProtocolError):
+    except RocketMQError:  # the shutdown of the client, too, of which the next attempt is told
         return route
     return fresh if fresh is not None and fresh.queues else route
 
@@ -260,10 +276,21 @@ def _answered(
             history.stored(attempt, now, result)
             return result
         faults.replied(attempt, now, reply.code)
-        raise error_for(reply.code, reply.remark, target.broker)
+        asked = RequestCode.SEND_MESSAGE_V2
+        raise error_for(reply.code, reply.remark, target.broker, asked=asked)
     except (BrokerError, ProtocolError) as error:
+        _look_again(sender, error)
         history.failed(attempt, now, error)
         return None
+
+
+def _look_again(sender: Sender, error: RocketMQError) -> None:
+    """Have routes asked for at once if a master may have moved, also where no try is left.
+
+    Sends that stay on one queue have no second try, and would fail until the next look at the routes.
+    """
+    if isinstance(error, _MOVED):
+        sender.instance.route_wake_up.wake()
 
 
 def _broke(
@@ -274,6 +301,7 @@ def _broke(
         sender.instance.faults.cancelled(attempt)
     else:
         sender.instance.faults.broke(attempt, now, error)
+    _look_again(sender, error)
     history.failed(attempt, now, error)
 
 
@@ -326,7 +354,7 @@ def send_oneway(sender: Sender, attempt: SendAttempt) -> Op[None]:
             error = given_up
         raise
     finally:
-        for slot in history.slots:
+        for slot in attempt.key_slots:
             sender.order.leave(slot, error)
         history.tell(attempt, sender.instance.clock(), None, error or given_up)
 
@@ -339,13 +367,15 @@ def _write_oneway(sender: Sender, attempt: SendAttempt, history: SendHistory) ->
         attempt.began = clock()
         if attempt.began >= deadline:
             raise history.give_up(attempt, clock())
-        _aim(sender, attempt, route, [], 0, deadline)
+        error = _aim(sender, attempt, route, [], 0, deadline)
+        if error is not None:
+            raise history.give_up(attempt, clock(), error) from error
     history.last = attempt
     try:
         yield Oneway(attempt.where.address, attempt, attempt.deadline, attempt)
-    except (TransportError, ProtocolError, ClientClosedError) as error:
-        _broke(sender, attempt, history, error)
-        raise history.give_up(attempt, clock()) from error
+    except (TransportError, ProtocolError, ClientClosedError) as broken:
+        _broke(sender, attempt, history, broken)
+        raise history.give_up(attempt, clock()) from broken
     except GeneratorExit:
         sender.instance.faults.cancelled(attempt)
         history.cancelled(attempt, clock())
@@ -354,3 +384,14 @@ def _write_oneway(sender: Sender, attempt: SendAttempt, history: SendHistory) ->
     sender.instance.faults.settled(attempt, now)
     sender.counters.oneway += 1
     history.written(attempt, now)
+
+
+def publish_queues(sender: Sender, topic: str, deadline: float) -> Op[tuple[MessageQueue, ...]]:
+    """The queues of a topic that can be written to, in Java's order.
+
+    Raises:
+        InvalidMessageError: that is no topic.
+    """
+    check_readable_topic(topic)
+    name = sender.wire_topic(topic)
+    return (yield from locate_topic(sender.instance, name, deadline, *sender.defaults)).listed

@@ -13,25 +13,28 @@ from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from rocketwire.core.effects import Gate
+from rocketwire.core.effects import Event
 from rocketwire.errors import Outcome, SendFailedError
 
+#: Of every slot that never had to wait, as most do not.
+_READY: Final = Event()
+_READY.set()
 #: How long a submitted message may wait for those of its key before it; each of them is bounded.
 PATIENCE: Final = 3600.0
 
 
 class KeySlot:
-    """The place of one send among the sends of a key. ``gate`` opens when it is its turn."""
+    """The place of one send among the sends of a key. ``ready`` is set when it may go."""
 
-    __slots__ = ("failed_before", "gate", "is_accepted", "key", "thread")
+    __slots__ = ("failed_before", "is_accepted", "key", "ready", "thread")
 
-    def __init__(self, key: Hashable, thread: int | None, *, is_accepted: bool) -> None:
+    def __init__(self, key: Hashable, thread: int | None, is_accepted: bool) -> None:  # noqa: FBT001
         self.key = key
         #: Which thread waits in the send; None where none does.
         self.thread = thread
         #: Whether the message was already taken from the user (by submit or send_many).
         self.is_accepted = is_accepted
-        self.gate = Gate()
+        self.ready = _READY
         #: The failure of a message before this one, if it must not be sent because of that.
         self.failed_before: Exception | None = None
 
@@ -49,25 +52,36 @@ class KeyOrder:
     def enter(
         self, keys: Sequence[Hashable], *, is_accepted: bool, thread: int | None = None
     ) -> tuple[KeySlot, ...]:
-        """Take a slot for every key at once; the gate of a first one is open.
+        """Take a slot for every key at once; a first one is ready.
 
         All at once, so that two batches with the same keys can't wait for one another. ``thread`` is
         the one that waits in the send, if one does.
         """
-        slots = tuple([KeySlot(key, thread, is_accepted=is_accepted) for key in keys])
+        slots = tuple([KeySlot(key, thread, is_accepted) for key in keys])
         try:
             with self._lock:
                 for slot in slots:
+                    if slot.key in self._slots:
+                        slot.ready = Event()
                     line = self._join(slot)
-                    if line[0] is slot:
-                        slot.gate.is_open = True
-                    elif thread and any([other.thread == thread for other in line][:-1]):
-                        slot.gate.opener = thread  # it is in the midst of a send of the key
+                    if line[0] is not slot:
+                        self._wait_behind(line, slot)
+                    elif slot.ready is not _READY:
+                        slot.ready.set()
         except BaseException:  # the thread is interrupted
             for slot in slots:
                 self.leave(slot)
             raise
         return slots
+
+    @staticmethod
+    def _wait_behind(line: deque[KeySlot], slot: KeySlot) -> None:
+        if slot.ready is _READY:  # a signal handler came before it joined the line
+            slot.ready = Event()
+            if line[0] is slot:  # and what it began has ended
+                slot.ready.set()
+        if slot.thread and any([other.thread == slot.thread for other in line][:-1]):
+            slot.ready.setter = slot.thread  # it is in the midst of a send of the key
 
     def _join(self, slot: KeySlot) -> deque[KeySlot]:
         """Stand in the line of a key. A signal handler may come and go between any two steps."""
@@ -109,7 +123,7 @@ class KeyOrder:
             elif was_first:
                 opened.append(slots[0])
         for other in opened:
-            other.gate.open()
+            other.ready.set()
 
 
 def not_sent_after(before: Exception) -> SendFailedError:

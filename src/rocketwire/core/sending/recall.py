@@ -92,7 +92,7 @@ def _decode(handle: object, wire_topic: str) -> RecallHandle:
 
 def _refused(reply: Reply, handle: RecallHandle, wall: float) -> RecallError | Exception:
     """What a broker's refusal means."""
-    cause = error_for(reply.code, reply.remark, handle.broker)
+    cause = error_for(reply.code, reply.remark, handle.broker, asked=RequestCode.RECALL_MESSAGE)
     remark = reply.remark or ""
     if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         text, problem = "it is too old: recalls need 5.3.2", RecallProblem.BROKER_TOO_OLD

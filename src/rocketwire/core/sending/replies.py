@@ -6,7 +6,7 @@ import logging
 from contextlib import AbstractContextManager
 from typing import Any
 
-from rocketwire.core.effects import Gate
+from rocketwire.core.effects import Event
 from rocketwire.stored_message import StoredMessage
 
 _log = logging.getLogger("rocketwire.producer")
@@ -15,11 +15,14 @@ _log = logging.getLogger("rocketwire.producer")
 class Expected:
     """A reply that is waited for."""
 
-    __slots__ = ("gate", "reply")
+    __slots__ = ("is_given_up", "owner", "ready", "reply")
 
-    def __init__(self) -> None:
-        self.gate = Gate()
+    def __init__(self, owner: object) -> None:
+        self.ready = Event()
+        self.owner = owner
         self.reply: StoredMessage | None = None
+        #: Whether it was set because none can come any more.
+        self.is_given_up = False
 
 
 class Replies:
@@ -32,20 +35,28 @@ class Replies:
     def __init__(self, lock: AbstractContextManager[Any]) -> None:
         self._lock = lock
         self._expected: dict[str, Expected] = {}
-        #: Replies that nobody waited for any more.
+        #: Replies that no caller waited for any more.
         self.late = 0
 
-    def expect(self, correlation_id: str) -> Expected:
-        """Wait for the reply to a request from now on."""
-        expected = Expected()
+    def expect(self, correlation_id: str, owner: object) -> Expected:
+        """Wait for the reply to a request of ``owner`` from now on."""
+        expected = Expected(owner)
         with self._lock:
             self._expected[correlation_id] = expected
         return expected
 
     def forget(self, correlation_id: str) -> None:
-        """Nobody waits for it any more."""
+        """No caller waits for it any more."""
         with self._lock:
             self._expected.pop(correlation_id, None)
+
+    def give_up(self, owner: object) -> None:
+        """A client is shut down: end the waits for what can't come any more."""
+        with self._lock:
+            given_up = [each for each in self._expected.values() if each.owner is owner]
+        for expected in given_up:
+            expected.is_given_up = True
+            expected.ready.set()
 
     def arrived(self, correlation_id: str, reply: StoredMessage) -> None:
         """A reply was pushed to us."""
@@ -57,4 +68,4 @@ class Replies:
             _log.debug("the reply to request %s came too late, or twice", correlation_id)
         else:
             expected.reply = reply
-            expected.gate.open()
+            expected.ready.set()

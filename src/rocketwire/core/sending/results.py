@@ -10,6 +10,7 @@ from rocketwire.message import MessageQueue, SendResult, SendStatus
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import Reply
 from rocketwire.wire.headers import decode_send_reply
+from rocketwire.wire.reply_layout import Layout
 from rocketwire.wire.send_properties import id_of
 
 _STATUS = {
@@ -18,6 +19,9 @@ _STATUS = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
 }
+
+#: How the answer that was read last is written: the next one probably is, too.
+_seen: list[Layout | None] = [None]
 
 
 def result_later(
@@ -43,8 +47,9 @@ def result_fields(
         RemoteProtocolError: the answer does not tell them.
     """
     if isinstance(reply, bytes):
-        reply = Reply(reply)
+        reply = Reply(reply, _seen[0])
     place = decode_send_reply(reply.ext)
+    _seen[0] = reply.layout
     if place.queue_id != queue.id:
         queue = MessageQueue(queue.topic, queue.broker, place.queue_id)
     stored_as = place.offset_message_id
@@ -66,6 +71,11 @@ def result_fields(
 def share(result: SendResult, place: int) -> SendResult:
     """The result of one message of a batch; read when one of its fields is asked for."""
     return SendResult.read_by(partial(_share, result, place))
+
+
+def share_all(result: SendResult, count: int) -> list[SendResult]:
+    """The results of all messages of a batch."""
+    return SendResult.read_each(partial(_share, result), count)
 
 
 def _share(result: SendResult, place: int) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def is_retryable(error: Exception, *, also: Collection[int] = ()) -> bool:
     if isinstance(error, BrokerError):
         return error.code in RETRYABLE or error.code in also
     if isinstance(error, RemoteProtocolError):
-        # Whoever answers garbage is no healthy broker; another one may be.
+        # A broker that answers garbage is not healthy; another one may be.
         return True
     return isinstance(error, RocketMQError) and error.retryable
 
@@ -172,8 +172,8 @@ def describe_failure(
         return f"{Outcome.NOT_SENT.value}: {reason} (no attempt, {span(elapsed)})"
     told = ", ".join(f"{attempt.broker} {_told(attempt)}" for attempt in attempts)
     count = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
-    refused = any(isinstance(attempt.error, PermissionDeniedError) for attempt in attempts)
-    remedy = f"; {PermissionDeniedError.remedy}" if refused else ""
+    refused = (a.error.remedy for a in attempts if isinstance(a.error, PermissionDeniedError))
+    remedy = next((f"; {remedy}" for remedy in refused), "")
     return f"{worst_outcome(attempts).value}: {told} ({count}, {span(elapsed)}){remedy}{note}"
 
 
@@ -216,5 +216,6 @@ def failure(
 
 
 def span(seconds: float) -> str:
-    """A time in words: ``1.0 s``, ``0.3 s``, ``12 ms``."""
+    """A time in words: ``1.0 s``, ``0.3 s``, ``12 ms``; a clock that was put back counts as none."""
+    seconds = max(seconds, 0.0)
     return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"

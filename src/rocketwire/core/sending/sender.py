@@ -15,8 +15,8 @@ from typing import Any, Final
 from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.faults.entries import NEVER
-from rocketwire.core.faults.selection import Counters as Positions
 from rocketwire.core.faults.selection import (
+    Positions,
     Selector,
     best_queue,
     hash_queue,
@@ -40,6 +40,7 @@ from rocketwire.errors import ConfigError, InvalidMessageError, NoWritableQueueE
 from rocketwire.hooks import HookSet, call_hooks
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.setting_values import MAX_SECONDS, seconds
+from rocketwire.wire.java_hash import hash_index
 from rocketwire.wire.send_request import born_digits
 
 _new = object.__new__
@@ -92,7 +93,8 @@ class Sender:
         self._routes = instance.routes
         self._route = instance.routes.get
         self._plans: tuple[dict[str, TopicPlan], ...] = ({}, {}, {})
-        self._timeout = config.send_timeout
+        #: Seconds for a send whose caller says nothing of it.
+        self.timeout = config.send_timeout
         #: Whether the default strategy is ours; another one sees each message.
         self._is_usual = self.default_selector is best_queue
 
@@ -128,8 +130,9 @@ class Sender:
         attempt = _new(SendAttempt)
         attempt.sender = self
         attempt.mode = mode
-        attempt.timeout = self._timeout if timeout is None else self.check_timeout(timeout)
+        attempt.timeout = self.timeout if timeout is None else self.check_timeout(timeout)
         attempt.history = attempt.target = attempt.route = None
+        attempt.key_slots = ()
         attempt.written_at = NEVER
         attempt.allowance = 0.0
         attempt.began = now = self._clock()
@@ -196,6 +199,8 @@ class Sender:
         argument: Any,
     ) -> Place:
         """Where a send goes whose caller says something about it."""
+        if queue is None and selector is None and attempt.sharding_keys:
+            return Place(None, hash_queue, argument, is_pinned=True)
         if queue is not None:
             if selector is not None:
                 raise InvalidMessageError("queue and selector exclude one another: give one")
@@ -203,8 +208,6 @@ class Sender:
             return Place(queue, None, argument, is_pinned=True)
         if selector is not None:
             chosen = resolve_selector(selector, self.instance.surroundings.named_selector)
-        elif attempt.sharding_keys:
-            chosen = hash_queue
         else:
             chosen = self.default_selector
         is_pinned = bool(attempt.sharding_keys) or pins(chosen)
@@ -237,8 +240,7 @@ class Sender:
         else:
             self.encoder.joined(attempt, messages, fields)
         if slots:
-            attempt.history = SendHistory(attempt.began)
-            attempt.history.slots = slots
+            attempt.key_slots = slots
             self._begin(attempt, attempt.began)
         elif attempt.sharding_keys:
             self._enter_order(attempt, is_accepted=False)
@@ -290,6 +292,7 @@ class Sender:
         attempt.mode = mode
         attempt.timeout = timeout
         attempt.history = attempt.target = attempt.route = None
+        attempt.key_slots = ()
         attempt.written_at = NEVER
         attempt.allowance = 0.0
         attempt.began = self._clock()
@@ -308,14 +311,18 @@ class Sender:
             ConfigError: there is no time at all.
         """
         if timeout is None:
-            return self._timeout
+            return self.timeout
         given: Any = timeout
         if isinstance(given, str):
             try:
                 given = seconds(given)
             except ConfigError as error:
                 raise ConfigError(f"timeout: {error}") from None
-        if not isinstance(given, (int, float)) or not 0 < given <= MAX_SECONDS:
+        if (
+            not isinstance(given, (int, float))
+            or isinstance(given, bool)
+            or not 0 < given <= MAX_SECONDS
+        ):
             raise ConfigError(f"timeout is {timeout!r}: seconds, above zero and finite")
         return given
 
@@ -326,18 +333,19 @@ class Sender:
     def _enter_order(self, attempt: SendAttempt, *, is_accepted: bool) -> None:
         """Take the slots of the sharding keys, and begin if it is the turn of all of them."""
         topic = self.wire_topic(attempt.message.topic)
-        history = attempt.history = SendHistory(attempt.began)
         thread = None if attempt.mode is SendMode.ASYNC else self.instance.surroundings.thread()
         keys = [(topic, key) for key in attempt.sharding_keys]
-        history.slots = self.order.enter(keys, is_accepted=is_accepted, thread=thread)
+        attempt.key_slots = self.order.enter(keys, is_accepted=is_accepted, thread=thread)
         try:
-            if all(slot.gate.is_open for slot in history.slots):
-                self._begin(attempt, attempt.began)
+            for slot in attempt.key_slots:
+                if not slot.ready.is_set:
+                    return
+            self._begin(attempt, attempt.began)
         except BaseException as error:
-            for slot in history.slots:
+            for slot in attempt.key_slots:
                 self.order.leave(slot)
             told = error if isinstance(error, Exception) else None
-            history.tell(attempt, self._clock(), None, told)
+            SendHistory(attempt.began).tell(attempt, self._clock(), None, told)
             raise
 
     # -- the first attempt ------------------------------------------------------------------
@@ -347,7 +355,11 @@ class Sender:
         place = attempt.place
         if place is not None:
             route = self._route(self.wire_topic(attempt.message.topic))
-            if place.is_ours and route is not None and self.is_fresh(route, now):
+            if route is None or not place.is_ours or not self.is_fresh(route, now):
+                return
+            if place.selector is hash_queue and place.argument is None and attempt.batch is None:
+                self._aim_by_key(attempt, place, route, now)
+            else:
                 self._aim(attempt, route, now)
             return
         plan, watch = self._plans[attempt.mode].get(attempt.message.topic), self._watch
@@ -374,6 +386,24 @@ class Sender:
         if plan.first_cap is not None and plan.first_cap < limit:
             limit = plan.first_cap
         attempt.deadline = now + limit
+
+    def _aim_by_key(
+        self, attempt: SendAttempt, place: Place, route: TopicEntry, now: float
+    ) -> None:
+        """What ``_aim`` does for one message that goes where its sharding key leads.
+
+        Without a list of queues for a selector, which is most of what choosing costs.
+        """
+        targets, key = self.chooser.targets_by_hash(route), attempt.message.sharding_key
+        if not targets or key is None:
+            self._aim(attempt, route, now)
+            return
+        target = targets[hash_index(key, len(targets))]
+        self.instance.faults.enter(attempt, target.broker)
+        place.queue = target.queue
+        attempt.target = target
+        attempt.route = route
+        attempt.deadline = now + attempt.timeout  # it has no other queue to go to
 
     def _aim(self, attempt: SendAttempt, route: TopicEntry, now: float) -> None:
         chooser = self.chooser

@@ -20,7 +20,7 @@ from itertools import chain, islice, repeat
 from typing import Any, Final, NamedTuple
 
 from rocketwire.config import AUTO, ProducerConfig
-from rocketwire.core.effects import Gate, Op, wait
+from rocketwire.core.effects import Event, Op, wait
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.wake_up import WakeUp
 from rocketwire.errors import RocketMQError
@@ -65,7 +65,7 @@ class _Sent(NamedTuple):
     success: bool
 
 
-class Parcel(NamedTuple):
+class TraceMessage(NamedTuple):
     """A trace message and how many records it has."""
 
     message: Message
@@ -96,13 +96,13 @@ class Tracer:
         self._clock = clock
         self._lock = make_lock()
         self._wake_up = WakeUp(make_lock())
-        self._closing = Gate()
+        self._closing = Event()
         self._queue: deque[_Sent] = deque()
         self._in_hand = 0
         self._is_called = False
         self._is_failing = False
         self._deadline = float("inf")
-        #: Whether anybody sends records.
+        #: Whether records are sent.
         self.is_shipping = False
 
     # -- recording: on the thread that sends --------------------------------------------------
@@ -114,7 +114,7 @@ class Tracer:
         if event.messages[0].topic == self.topic:
             return
         queue, count = self._queue, len(event.messages)
-        room = 0 if self._closing.is_open else QUEUE - len(queue)
+        room = 0 if self._closing.is_set else QUEUE - len(queue)
         if count == 1 and room > 0:
             queue.append(_one(event))
         else:
@@ -133,7 +133,7 @@ class Tracer:
 
     def wait(self) -> Op[None]:
         """Wait until there is enough to send, or something for long, or the end."""
-        if not self._closing.is_open:
+        if not self._closing.is_set:
             yield from self._wake_up.wait(self._clock() + LINGER)
         # From here on what comes wakes it again; those in line before are taken now.
         self._is_called = False
@@ -142,7 +142,7 @@ class Tracer:
         """Wait a while, or until the end."""
         yield from wait(self._closing, self._clock() + PAUSE)
 
-    def take(self) -> Iterator[Parcel]:
+    def take(self) -> Iterator[TraceMessage]:
         """Everything in line, as messages to be sent; each must be told sent or lost."""
         records: list[PubRecord] = []
         for _ in range(len(self._queue)):
@@ -154,15 +154,15 @@ class Tracer:
         self._in_hand += len(records)
         return pack(self.topic, records)
 
-    def sent(self, parcel: Parcel) -> None:
+    def sent(self, trace: TraceMessage) -> None:
         """A trace message was stored."""
-        self._in_hand -= parcel.records
+        self._in_hand -= trace.records
         self._is_failing = False
 
-    def lost(self, parcel: Parcel, error: RocketMQError) -> None:
+    def lost(self, trace: TraceMessage, error: RocketMQError) -> None:
         """A trace message was not stored."""
-        self._in_hand -= parcel.records
-        self._drop(parcel.records)
+        self._in_hand -= trace.records
+        self._drop(trace.records)
         if not self._is_failing:
             _log.warning("traces are lost, messages are not: %s", error)
         self._is_failing = True
@@ -172,7 +172,7 @@ class Tracer:
     def close(self, deadline: float) -> None:
         """Record nothing more; what is in line should be sent by then."""
         self._deadline = deadline
-        self._closing.open()
+        self._closing.set()
         self._wake_up.wake()
 
     def time_left(self) -> float:
@@ -181,7 +181,7 @@ class Tracer:
 
     def is_over(self) -> bool:
         """Whether nothing more is to be sent: all is, or there is no time."""
-        return self._closing.is_open and (not self._queue or self.time_left() <= 0)
+        return self._closing.is_set and (not self._queue or self.time_left() <= 0)
 
     def finish(self) -> None:
         """Count what was not sent as dropped."""
@@ -239,7 +239,7 @@ def message_type(message: Message) -> int:
     return _NORMAL if message.sharding_key is None else _ORDERED
 
 
-def pack(topic: str, records: Iterable[PubRecord]) -> Iterator[Parcel]:
+def pack(topic: str, records: Iterable[PubRecord]) -> Iterator[TraceMessage]:
     """Trace messages: those of one source topic together, none too large.
 
     A message can be found by every id and user key in it.
@@ -256,13 +256,13 @@ def pack(topic: str, records: Iterable[PubRecord]) -> Iterator[Parcel]:
             words = _keys_of(record)
             more = sum(len(word.encode("utf-8", "replace")) + 1 for word in words)
             if lines and (size + len(line) > MAX_BYTES or key_size + more > MAX_KEYS):
-                yield Parcel(Message(topic, b"".join(lines), keys=list(keys)), len(lines))
+                yield TraceMessage(Message(topic, b"".join(lines), keys=list(keys)), len(lines))
                 lines, size, key_size, keys = [], 0, 0, {}
             lines.append(line)
             size += len(line)
             key_size += more
             keys.update(dict.fromkeys(words))
-        yield Parcel(Message(topic, b"".join(lines), keys=list(keys)), len(lines))
+        yield TraceMessage(Message(topic, b"".join(lines), keys=list(keys)), len(lines))
 
 
 def _keys_of(record: PubRecord) -> list[str]:
@@ -315,15 +315,15 @@ def ship_traces(tracer: Tracer, sender: Sender) -> Op[None]:
 
 def _ship(tracer: Tracer, sender: Sender) -> Op[bool]:
     went_well = True
-    for parcel in tracer.take():
+    for trace in tracer.take():
         left = tracer.time_left()
         if left <= 0:
             return False
         try:
-            yield from sender.send(parcel.message, timeout=left)
+            yield from sender.send(trace.message, timeout=left)
         except RocketMQError as error:
-            tracer.lost(parcel, error)
+            tracer.lost(trace, error)
             went_well = False
         else:
-            tracer.sent(parcel)
+            tracer.sent(trace)
     return went_well

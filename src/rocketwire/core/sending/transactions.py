@@ -9,18 +9,24 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from rocketwire.core.effects import Op, invoke, sleep
+from rocketwire.core.effects import Invoke, Op, sleep, wait
+from rocketwire.core.lookup import locate_topic, proxy_in_the_way
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import DECISIONS, note_decided
+from rocketwire.core.sending.finish import interrupted
 from rocketwire.core.sending.history import SendHistory
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.retry import SendMode, span
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.target import SendTarget
+from rocketwire.core.sending.validate import with_added
 from rocketwire.errors import (
     InvalidMessageError,
+    Outcome,
     RocketMQError,
+    SendFailedError,
     TransactionError,
     TransportError,
+    UnsupportedRequestError,
 )
 from rocketwire.log_fields import about
 from rocketwire.message import Message, SendResult, SendStatus, TransactionState
@@ -28,8 +34,9 @@ from rocketwire.wire.codes import RequestCode, ResponseCode, SystemFlag, error_f
 from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.headers import end_transaction
 from rocketwire.wire.message_id import decode_offset_message_id
-from rocketwire.wire.properties import MAX_PROPERTIES_BYTES
+from rocketwire.wire.route import MASTER_ID
 from rocketwire.wire.send_properties import half_fields
+from rocketwire.wire.transaction_end import TransactionEnd
 
 _log = logging.getLogger("rocketwire.producer")
 
@@ -124,6 +131,50 @@ class TransactionSteps:
 
     # -- the half message -------------------------------------------------------------------
 
+    @property
+    def _is_direct(self) -> bool:
+        """Whether decisions are known to go to brokers, and not to a proxy."""
+        return self._sender.instance.presence.is_direct
+
+    def _look_for_proxy(self) -> Op[None]:
+        """See to it that a proxy will ask: it takes decisions, and passes on answers to checks only.
+
+        A proxy of 5.3 forgets a group for good that it has not heard of when it tells brokers of its
+        groups, every 20 s: then nobody asks, and the message is lost. So it hears of us first.
+
+        Raises:
+            UnsupportedRequestError: there is a proxy, and no checker.
+            SendFailedError: the proxy answers no heartbeat.
+        """
+        sender, instance = self._sender, self._sender.instance
+        deadline = instance.clock() + self._timeout
+        proxy = yield from proxy_in_the_way(instance, deadline)
+        if proxy is None:
+            return
+        if sender.group not in instance.check_runners:
+            raise UnsupportedRequestError(
+                proxy.code,
+                "behind a proxy a transaction is ended by a checker's answer only, so that this one "
+                "would be lost, and nothing was sent: give Producer(checker=...)",
+                proxy.broker,
+                name=proxy.code_name,
+            )
+        known = instance.presence.want()
+        if known.is_set:
+            return
+        topic = sender.wire_topic(self._message.topic)
+        try:
+            yield from locate_topic(instance, topic, deadline, *sender.defaults)
+        except RocketMQError:  # as the send will tell
+            return
+        instance.heartbeat_wake_up.wake()
+        if not (yield from wait(known, deadline)):
+            raise SendFailedError(
+                f"not sent: the proxy answered no heartbeat within {span(self._timeout)}, so it would "
+                "not ask the checker",
+                outcome=Outcome.NOT_SENT,
+            )
+
     def _begin(self, mode: SendMode) -> SendAttempt:
         """The first attempt of the half message.
 
@@ -132,15 +183,20 @@ class TransactionSteps:
         """
         if self._attempt is not None:
             raise TransactionError("a transaction begins once: make a new one", self._state)
-        sender = self._sender
-        attempt = self._attempt = sender.start_here(self._message, mode, timeout=self._timeout)
-        attempt.properties += half_fields(sender.group)
-        if len(attempt.properties) > MAX_PROPERTIES_BYTES:
-            sender.start_over(attempt)
-            raise InvalidMessageError(
-                f"properties take {len(attempt.properties)} bytes, those of the transaction "
-                f"included: at most {MAX_PROPERTIES_BYTES}; move some of it into the body"
-            )
+        attempt = self._attempt = self._sender.start_here(
+            self._message, mode, timeout=self._timeout
+        )
+        try:
+            self._make_half(attempt)
+        except BaseException:  # an interrupt may come at any moment
+            interrupted(attempt)
+            raise
+        return attempt
+
+    def _make_half(self, attempt: SendAttempt) -> None:
+        """Turn an attempt into that of a half message."""
+        added = half_fields(self._sender.group)
+        attempt.properties = with_added(attempt.properties, added, "those of the transaction")
         attempt.system_flag |= SystemFlag.TRANSACTION_PREPARED
         # One that may be stored is not sent again: the broker would ask for its orphan, too, and a
         # checker that knows the business only would commit both.
@@ -148,7 +204,6 @@ class TransactionSteps:
         history.is_unrepeatable = True
         if attempt.target is not None:
             attempt.deadline = attempt.began + attempt.timeout
-        return attempt
 
     def _prepared(self, result: SendResult) -> None:
         """The half message is stored."""
@@ -202,7 +257,8 @@ class TransactionSteps:
         except RocketMQError as error:
             raise self._unconfirmed(wanted, error) from error
         if reply.code != ResponseCode.SUCCESS:
-            refusal = error_for(reply.code, reply.remark, self._broker)
+            asked = RequestCode.END_TRANSACTION
+            refusal = error_for(reply.code, reply.remark, self._broker, asked=asked)
             raise self._unconfirmed(wanted, refusal) from refusal
         self._state = wanted
         return wanted
@@ -243,12 +299,13 @@ class TransactionSteps:
         instance, target = self._sender.instance, self._target
         assert target is not None
         deadline = instance.clock() + self._timeout
+        request = self._request(wanted)
         tries = _TRIES
         while True:
             tries -= 1
-            address = instance.routes.masters().get(target.broker, target.address)
+            address = instance.routes.addresses_of(target.broker).get(MASTER_ID, target.address)
             try:
-                reply = yield from invoke(address, self._request(wanted), deadline)
+                reply: Reply = yield Invoke(address, request, deadline)
             except TransportError as error:
                 now = instance.clock()
                 if error.written or not tries or now + _PAUSE >= deadline:
@@ -261,15 +318,27 @@ class TransactionSteps:
             yield from sleep(now + _PAUSE)
 
     def _request(self, wanted: TransactionState) -> Request:
-        result = self.result
+        result, sender, broker = self.result, self._sender, self._broker
+        topic, decision = sender.wire_topic(self._message.topic), DECISIONS[wanted]
+        if sender.instance.is_plain:
+            return TransactionEnd(
+                sender.group,
+                topic,
+                broker,
+                result.offset,
+                self._log_offset,
+                decision,
+                result.message_id,
+                self.transaction_id,
+            )
         fields = end_transaction(
-            group=self._sender.group,
-            topic=self._sender.wire_topic(self._message.topic),
+            group=sender.group,
+            topic=topic,
             queue_offset=result.offset,
             commit_log_offset=self._log_offset,
-            decision=DECISIONS[wanted],
+            decision=decision,
             message_id=result.message_id,
             transaction_id=self.transaction_id,
-            broker=self._broker,
+            broker=broker,
         )
-        return self._sender.instance.request(RequestCode.END_TRANSACTION, fields)
+        return sender.instance.request(RequestCode.END_TRANSACTION, fields)

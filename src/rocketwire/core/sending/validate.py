@@ -12,7 +12,7 @@ from typing import Any, Final
 from rocketwire.core.naming import FORBIDDEN_TOPICS, RETRY_PREFIX
 from rocketwire.errors import InvalidMessageError
 from rocketwire.message import USUAL, Message, MessageQueue
-from rocketwire.wire.properties import RESERVED
+from rocketwire.wire.properties import MAX_PROPERTIES_BYTES, RESERVED
 
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _MAX_TOPIC: Final = 127
@@ -35,6 +35,21 @@ def check_topic(topic: object) -> None:
     if len(known_topics) > 10_000:
         known_topics.clear()
     known_topics.add(topic)
+
+
+def with_added(properties: bytes, added: bytes, whose: str) -> bytes:
+    """Encoded properties, and those that a conversation adds to them.
+
+    Raises:
+        InvalidMessageError: they are more than a message can have.
+    """
+    size = len(properties) + len(added)
+    if size > MAX_PROPERTIES_BYTES:
+        raise InvalidMessageError(
+            f"properties take {size} bytes, {whose} included: at most {MAX_PROPERTIES_BYTES}; "
+            "move some of it into the body"
+        )
+    return properties + added
 
 
 def check_message(message: Message, max_size: int) -> None:
@@ -126,7 +141,7 @@ def as_batch(messages: object) -> Sequence[Message]:
     )
 
 
-def travels_alone(message: Message) -> bool:
+def needs_own_request(message: Message) -> bool:
     """Whether a message can't be in a batch: brokers deliver batches at once."""
     return bool(message.delay_level) or message.deliver_at is not None
 

@@ -161,7 +161,7 @@ class GroupHandler:
     # Progress
 
     def stats(self, call: Call) -> Answer:
-        """How far a group has come in each queue; keys are objects, whoever asks."""
+        """How far a group has come in each queue; keys are objects, for any client."""
         broker, group = self._broker, text_field(call.ext, "consumerGroup")
         topics = [call.ext["topic"]] if call.ext.get("topic") else self._topics_of(group)
         table = Pairs()

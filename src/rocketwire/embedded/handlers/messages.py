@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MOST: Final = 64
 _MOST_UNIQUE: Final = 32
 #: Messages that the index takes in before a query is answered; more than that would keep
-#: everybody else waiting.
+#: all other requests waiting.
 _CATCH_UP: Final = 20_000
 
 

@@ -32,7 +32,7 @@ from rocketwire.wire.pop import (
     retry_topics,
     topic_mark,
 )
-from rocketwire.wire.properties import Property, encode_properties_bytes
+from rocketwire.wire.properties import Property
 
 if TYPE_CHECKING:
     from rocketwire.embedded.broker import Broker
@@ -237,9 +237,8 @@ class PopHandler:
     def _renamed(self, record: memoryview, topic: str, receipt: Receipt) -> bytes:
         """A message of a retry topic as one of the topic that was asked for, with its receipt."""
         parked = read_parked(record)
-        parked.properties[Property.POP_CK] = receipt.encode()
+        parked.note(Property.POP_CK, receipt.encode())
         parked.draft.topic = topic
-        parked.draft.properties = encode_properties_bytes(parked.properties)
         return encode_record(
             parked.draft,
             parked.queue_offset,

@@ -15,7 +15,7 @@ from rocketwire.embedded.store import Draft, StoreError
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import JSON, Command
 from rocketwire.wire.headers import SendRequest, decode_send_request
-from rocketwire.wire.properties import decode_properties, encode_properties
+from rocketwire.wire.properties import decode_properties, rewritten
 
 if TYPE_CHECKING:
     from rocketwire.embedded.broker import Broker
@@ -75,7 +75,7 @@ class ReplyHandler:
             request.topic,
             queue_id,
             bytes(call.command.body),
-            encode_properties(properties).encode(),
+            rewritten(properties).encode(),
             request.born_ms,
             call.connection.peer_host,
             request.flag,
@@ -123,7 +123,7 @@ class ReplyHandler:
             "sysFlag": str(request.system_flag),
             "bornTimestamp": str(request.born_ms),
             "flag": str(request.flag),
-            "properties": encode_properties(properties),
+            "properties": rewritten(properties),
             "reconsumeTimes": str(request.reconsume_times),
             "unitMode": "true" if request.unit_mode else "false",
             "bornHost": call.connection.peer,

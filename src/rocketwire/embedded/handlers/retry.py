@@ -10,7 +10,7 @@ from rocketwire.embedded.store import Draft
 from rocketwire.embedded.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketwire.wire.codes import Permission, RequestCode, ResponseCode
 from rocketwire.wire.headers import int_field, text_field
-from rocketwire.wire.properties import encode_properties_bytes
+from rocketwire.wire.properties import rewritten_bytes
 
 if TYPE_CHECKING:
     from rocketwire.embedded.broker import Broker
@@ -86,5 +86,5 @@ class RetryHandler:
 
 
 def _finish(draft: Draft, properties: dict[str, str]) -> Draft:
-    draft.properties = encode_properties_bytes(properties)
+    draft.properties = rewritten_bytes(properties)
     return draft

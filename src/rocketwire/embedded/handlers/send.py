@@ -22,7 +22,7 @@ from rocketwire.embedded.topics import (
 )
 from rocketwire.wire.codes import Permission, RequestCode, ResponseCode, SystemFlag
 from rocketwire.wire.headers import SendRequest, decode_send_request
-from rocketwire.wire.properties import TRANSIENT_PREFIX, decode_properties, encode_properties
+from rocketwire.wire.properties import TRANSIENT_PREFIX, decode_properties, rewritten
 
 if TYPE_CHECKING:
     from rocketwire.embedded.broker import Broker
@@ -127,20 +127,8 @@ class SendHandler:
     def _send_one(
         self, call: Call, request: SendRequest, topic: TopicConfig, queue_id: int
     ) -> Answer | None:
-        body = bytes(call.command.body)
-        self._check_size(len(body))
         text = request.properties
-        draft = Draft(
-            request.topic,
-            queue_id,
-            body,
-            b"",
-            request.born_ms,
-            call.connection.peer_host,
-            request.flag,
-            request.system_flag,
-            request.reconsume_times,
-        )
+        draft = self._draft(call, request, queue_id)
         if topic.filter_type == "MULTI_TAG":
             draft.system_flag |= SystemFlag.MULTI_TAGS
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and "KEYS\x01" not in text:
@@ -175,7 +163,7 @@ class SendHandler:
 
     def finish(self, draft: Draft, properties: dict[str, str]) -> Draft:
         """Put properties into a draft as they are stored."""
-        draft.properties = self._stored(encode_properties(properties))
+        draft.properties = self._stored(rewritten(properties))
         return draft
 
     def _stored(self, text: str) -> bytes:
@@ -207,16 +195,11 @@ class SendHandler:
             properties["DELAY"] = "-1"
             draft.topic, draft.queue_id = topic.name, 0
 
-    def _send_batch(self, call: Call, request: SendRequest, queue_id: int) -> Answer | None:
-        if request.topic.startswith(RETRY_PREFIX):
-            raise Refusal(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "batch request does not support retry group: send singly",
-            )
+    def _draft(self, call: Call, request: SendRequest, queue_id: int) -> Draft:
+        """What is to be stored, as far as the request tells it."""
         body = bytes(call.command.body)
         self._check_size(len(body))
-        broker = self._broker
-        draft = Draft(
+        return Draft(
             request.topic,
             queue_id,
             body,
@@ -227,6 +210,14 @@ class SendHandler:
             request.system_flag,
             request.reconsume_times,
         )
+
+    def _send_batch(self, call: Call, request: SendRequest, queue_id: int) -> Answer | None:
+        if request.topic.startswith(RETRY_PREFIX):
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "batch request does not support retry group: send singly",
+            )
+        broker, draft = self._broker, self._draft(call, request, queue_id)
         place, offsets = broker.store.append_batch(draft, broker.suffix)
         broker.arrived(request.topic, queue_id)
         broker.messages_in += len(offsets) // 8 - 1

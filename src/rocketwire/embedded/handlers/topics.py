@@ -120,7 +120,7 @@ class TopicHandler:
         return Answer(body=(dumps({"topicList": names}),))
 
     def stats(self, call: Call) -> Answer:
-        """The ends of every queue of a topic; keys are objects, whoever asks."""
+        """The ends of every queue of a topic; keys are objects, for any client."""
         name, broker = text_field(call.ext, "topic"), self._broker
         config = broker.topics.get(name)
         if config is None:

@@ -75,7 +75,7 @@ class ColumnsPlan:
         return heads.view(numpy.uint8).reshape(-1, HEAD_V4_SIZE)
 
     def _tails(self) -> list[bytes]:
-        """What follows the client's properties: with a separator where he left it out."""
+        """What follows the client's properties: with a separator where the client left it out."""
         tails = (self.suffix, b"\x02" + self.suffix)
         is_open = self.stored - self.property_sizes > len(self.suffix)
         if not is_open.any():

@@ -112,7 +112,7 @@ def sync_folder(path: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write a small file whole: whoever reads it sees the old one or the new one.
+    """Write a small file whole: a reader sees the old one or the new one.
 
     The previous content stays beside it as ``.bak``, which Apache falls back to as well. Without
     ``sync`` it survives the process and not a power failure, and the event loop does not wait.

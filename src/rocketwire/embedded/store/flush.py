@@ -1,4 +1,4 @@
-"""Getting data onto the medium without making anybody else wait.
+"""Getting data onto the medium without making other work wait.
 
 A job is begun where the store is used, run in any thread, and ended where the store is used.
 It works on descriptors of its own, so that files may be closed and deleted meanwhile.
@@ -30,7 +30,7 @@ class FlushJob:
 
     Attributes:
         again: write everything once more before it is synced, because a sync has failed.
-        when_done: called by the one who ends the job, if it has succeeded.
+        when_done: called by the thread that ends the job, if it has succeeded.
     """
 
     disk: Disk
@@ -48,7 +48,7 @@ class FlushJob:
         self.spans.append(_Span(os.dup(descriptor), start, end))
 
     def run(self) -> None:
-        """Do it. An error is kept for whoever ends the job."""
+        """Do it. An error is kept for the caller that ends the job."""
         try:
             for span in self.spans:
                 if self.again:

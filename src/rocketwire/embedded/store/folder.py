@@ -42,7 +42,7 @@ class StoreFolder:
         """Take the lock.
 
         Raises:
-            StoreLockedError: somebody else has it.
+            StoreLockedError: another process has it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         key = self.path.resolve()

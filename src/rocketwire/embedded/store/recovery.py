@@ -62,7 +62,7 @@ def recover(
     """
     position = log.start if sure_to is None else max(sure_to, log.start)
     if position > log.limit:
-        # The checkpoint knows of files that somebody has deleted.
+        # The checkpoint knows of files that have been deleted.
         position = log.start
     for (_, queue_id), queue in queues.items():
         queue.cut(_soundness(log, queue_id, position), clean=clean)

@@ -5,6 +5,10 @@ that belong to one consumer (``auto_delete`` or ``exclusive``: replies, events, 
 mailboxes: they read topics that all of them share, so that none is left behind.
 """
 
+from rocketwire.integrations.extras import needs
+
+needs("celery", "kombu", "celery")
+
 from kombu.transport import TRANSPORT_ALIASES
 
 from rocketwire.integrations.celery.topic_names import queue_name, topic_name

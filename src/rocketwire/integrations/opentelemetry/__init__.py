@@ -6,6 +6,10 @@ nothing is recorded, and messages still carry the trace context that they were s
 
 from __future__ import annotations
 
+from rocketwire.integrations.extras import needs
+
+needs("otel", "opentelemetry.trace", "opentelemetry.semconv")
+
 from rocketwire.integrations.opentelemetry.layer import OpenTelemetry, instrument, uninstrument
 
 __all__ = ["OpenTelemetry", "instrument", "uninstrument"]

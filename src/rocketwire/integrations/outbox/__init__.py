@@ -7,6 +7,7 @@ an id that stays the same when it is sent again (the property ``outboxId``).
 
 from typing import TYPE_CHECKING, Any
 
+from rocketwire.integrations.extras import needs
 from rocketwire.integrations.outbox.relay import Relay, RelayStats
 from rocketwire.integrations.outbox.rows import ID_PROPERTY
 
@@ -19,6 +20,7 @@ __all__ = ["ID_PROPERTY", "Outbox", "Relay", "RelayStats"]
 def __getattr__(name: str) -> Any:
     # Django's users need no SQLAlchemy.
     if name == "Outbox":
+        needs("outbox", "sqlalchemy")
         from rocketwire.integrations.outbox.alchemy import Outbox
 
         return Outbox

@@ -195,16 +195,16 @@ class Relay:
         answers: list[Any] = []
         behind: dict[tuple[str, str], Exception] = {}
         for row, message in pairs:
-            if row.lane not in behind:
+            if row.order_key not in behind:
                 try:
                     answers.append(self._producer.send(message))
                 except InvalidMessageError as error:
                     answers.append(error)
                 except SendFailedError as error:
-                    behind[row.lane] = error
+                    behind[row.order_key] = error
                     answers.append(error)
             else:
-                answers.append(behind[row.lane])
+                answers.append(behind[row.order_key])
         return answers
 
     def _put_aside(self, row: Row, error: Exception) -> None:

@@ -27,7 +27,7 @@ FAILED: Final = 2
 
 @dataclass(frozen=True)
 class Row:
-    """A message that waits; ``lane`` is what it must not overtake on."""
+    """A message that waits; ``order_key`` is what it must not overtake within."""
 
     id: int
     outbox_id: str
@@ -37,8 +37,8 @@ class Row:
     details: str
 
     @property
-    def lane(self) -> tuple[str, str]:
-        """Rows of one lane are sent in order."""
+    def order_key(self) -> tuple[str, str]:
+        """Rows with one such key are sent in order."""
         return self.topic, self.outbox_id if self.sharding_key is None else self.sharding_key
 
     def message(self) -> Message:

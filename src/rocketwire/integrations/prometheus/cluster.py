@@ -137,7 +137,7 @@ class _Scrape:
 
     def _topics(self) -> None:
         topics = self._admin.topics()
-        # Dead letters first: they are few, and somebody should know.
+        # Dead letters first: they are few, and an operator should know.
         self._each(
             "topics", [t.name for t in topics if t.kind == "dead letter"], self._dead_letters
         )

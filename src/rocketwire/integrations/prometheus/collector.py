@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 
 from rocketwire import BrokerStats, ConfigError, ConsumerStats, ProducerStats, RocketMQError
 from rocketwire.integrations.prometheus.families import Definition, Families
 
+if TYPE_CHECKING:
+    from rocketwire import AsyncConsumer, AsyncProducer, Consumer, Producer
+
+#: What has ``stats()`` that are collected.
+Client: TypeAlias = "Producer | AsyncProducer | Consumer[Any] | AsyncConsumer[Any]"
 _GROUP: Final = ("group",)
 _BROKER: Final = ("group", "broker")
 LATENCY: Final = "rocketwire_producer_latency_seconds"
@@ -55,12 +60,12 @@ class Collector:
         *clients: ``Producer``, ``Consumer`` and their asyncio twins; more by ``add``.
     """
 
-    def __init__(self, *clients: Any) -> None:
-        self._clients: list[Any] = []
+    def __init__(self, *clients: Client) -> None:
+        self._clients: list[Client] = []
         for client in clients:
             self.add(client)
 
-    def add(self, client: Any) -> None:
+    def add(self, client: Client) -> None:
         """Collect of this client, too, until ``remove``.
 
         Raises:
@@ -68,11 +73,12 @@ class Collector:
         """
         if not callable(getattr(client, "stats", None)):
             raise ConfigError(f"{client!r} has no stats(): give a producer or a consumer")
-        self._clients.append(client)
+        if all(client is not known for known in self._clients):  # it would count twice
+            self._clients.append(client)
 
-    def remove(self, client: Any) -> None:
-        """Collect of this client no more."""
-        self._clients.remove(client)
+    def remove(self, client: Client) -> None:
+        """Collect of this client no more; nothing is done where it never was."""
+        self._clients = [known for known in self._clients if known is not client]
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is asked of the clients when it is registered."""
@@ -85,7 +91,7 @@ class Collector:
         for client in list(self._clients):
             try:
                 stats = client.stats()
-                health = client.health() if isinstance(stats, ProducerStats) else ()
+                health = () if isinstance(stats, ConsumerStats) else client.health()  # type: ignore[union-attr]
             except RocketMQError:
                 continue
             if isinstance(stats, ProducerStats):

@@ -71,7 +71,7 @@ DEFINITIONS: Final = (
         "Dropped, unreadable, foreign",
         (
             "Records that a producer counted but could not write down in time; lines that are no whole "
-            "JSON object or have a field of a wrong type; lines that are JSON but no record of a "
+            "JSON object, have a field of a wrong type or more than 64 KiB; lines that are JSON but no record of a "
             "producer, lack a field, or have an impossible time."
         ),
     ),

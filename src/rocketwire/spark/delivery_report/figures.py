@@ -8,17 +8,21 @@ from html import escape
 from itertools import groupby
 from typing import Final
 
-from rocketwire.spark.delivery_report.axes import LogAxis
-from rocketwire.spark.delivery_report.drawing import (
+from rocketwire.pages.drawing import (
     WIDE,
     box,
     label,
-    line,
+    latency_row,
+    level,
+    panel,
+    path,
     svg,
-    tick_row,
+    upright,
     x_of,
     y_of,
 )
+from rocketwire.pages.scales import LogAxis
+from rocketwire.pages.words import latency, number, share, short_number, some
 from rocketwire.spark.delivery_report.findings import (
     BARS_PER_DECADE,
     Findings,
@@ -26,7 +30,6 @@ from rocketwire.spark.delivery_report.findings import (
     Route,
     TopicSpread,
 )
-from rocketwire.spark.delivery_report.wording import latency, number, share, short_number, some
 
 _MOST_ROUTES: Final = 24
 _UNKNOWN: Final = "not recorded"
@@ -46,8 +49,7 @@ def profiles(found: Findings) -> str:
     limits = min(every), max(every) + 1
     axis = LogAxis(_latency_at(limits[0]), _latency_at(limits[1]))
     ridges = [_ridge(b, found.bars.get(b.name, {}), limits, axis) for b in found.brokers]
-    ticks = tick_row((axis.place(value), latency(value)) for value in axis.ticks())
-    return "".join(ridges) + ticks
+    return "".join(ridges) + latency_row(axis)
 
 
 def _latency_at(bar: int) -> float:
@@ -68,28 +70,20 @@ def _ridge(broker: Named, bars: Mapping[int, int], limits: tuple[int, int], axis
         if value:
             hits.append(box(across, (0, 1), "hit", _ridge_note(first + position, value, total)))
     points.append((1.0, 0.0))
-    drawn = [
-        f'<path class="ridge" d="{line(points)}Z"/>',
-        f'<path class="median" d="{line(points)}"/>',
-    ]
+    drawn = [path(points, "ridge", is_closed=True), path(points, "median")]
     counts = broker.counts
-    drawn += [_upright(axis.place(v), name) for v, name in _quantiles(counts.p50, counts.p99)]
+    drawn += [upright(axis.place(v), name) for v, name in _quantiles(counts.p50, counts.p99)]
     about = f"Latencies of {broker.name}: median {latency(counts.p50)}, 99 % {latency(counts.p99)}"
-    return (
-        f'<div class="row ridge-row"><div class="who"><b>{escape(broker.name)}</b></div>'
-        f'<div class="plots"><div class="plot ridge-plot">{svg(drawn, "draw", about)}'
-        f'{svg(hits, "hits")}<span class="end">{latency(counts.p50)}'
-        f"<br>{latency(counts.p99)}</span></div></div></div>"
+    plot = (
+        f'<div class="plot ridge-plot">{svg(drawn, "draw", about)}{svg(hits, "hits")}'
+        f'<span class="end">{latency(counts.p50)}<br>{latency(counts.p99)}</span></div>'
     )
+    return panel(broker.name, (), plot, "ridge-row")
 
 
 def _quantiles(p50: float | None, p99: float | None) -> list[tuple[float, str]]:
     found = ((p50, "mark"), (p99, "mark far"))
     return [(value, name) for value, name in found if value is not None]
-
-
-def _upright(place: float, name: str) -> str:
-    return f'<path class="{name}" d="M{x_of(place)},100V0"/>'
 
 
 def _ridge_note(bar: int, value: int, total: int) -> str:
@@ -211,7 +205,7 @@ def spread(topic: TopicSpread) -> str:
             bars.append(box((at, at + room), (0, 1), "hit", note))
             at += room
         at += gap
-    bars.append(f'<path class="even" d="M0,{y_of(even / most)}H{WIDE:.0f}"/>')
+    bars.append(level(even / most, "even"))
     return (
         f'<div class="spread"><div class="plot bars">{svg(bars, "draw", f"Queues of {topic.topic}")}'
         f"{label(f'even share: {short_number(even)}', 'even-name', bottom=even / most)}</div>"

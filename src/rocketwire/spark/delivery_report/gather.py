@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as f
 
 from rocketwire.errors import ConfigError
+from rocketwire.pages.scales import BUCKETS, bucket_width
 from rocketwire.spark.delivery_report import key_order, periods, sends, tables
-from rocketwire.spark.delivery_report.axes import BUCKETS, bucket_width
 from rocketwire.spark.delivery_report.findings import (
     Avoidance,
     Counts,
@@ -40,7 +40,7 @@ from rocketwire.spark.delivery_report.records import (
     FOREIGN,
     UNREADABLE,
 )
-from rocketwire.spark.delivery_report.shelf import Shelf
+from rocketwire.spark.delivery_report.table_folder import TableFolder
 
 #: Most rows that are taken of each kind.
 BROKERS: Final = 12
@@ -70,13 +70,13 @@ def watched() -> list[Column]:
 
 
 def gather(
-    records: DataFrame, shelf: Shelf, seen: Mapping[str, Any], source: str, *, is_trace: bool
+    records: DataFrame, store: TableFolder, seen: Mapping[str, Any], source: str, *, is_trace: bool
 ) -> Findings:
     """Analyse records, which are read many times, so they should come from Parquet.
 
     Args:
         records: all of them.
-        shelf: gets the tables.
+        store: gets the tables.
         seen: what `watched` saw of the records.
         source: what they are called.
         is_trace: whether they are traces.
@@ -93,12 +93,12 @@ def gather(
     begin = overall.first_at // width * width
     timing = _Timing(begin, overall.last_at, width)
     parts = _side_by_side(
-        partial(_sharding_keys, attempts, shelf),
-        partial(_brokers, attempts, shelf, timing),
-        partial(_spread, attempts, shelf),
-        partial(_who_and_what, attempts, shelf),
-        partial(_whole_sends, attempts, shelf, overall),
-        partial(_isolations, records, shelf, timing),
+        partial(_sharding_keys, attempts, store),
+        partial(_brokers, attempts, store, timing),
+        partial(_spread, attempts, store),
+        partial(_who_and_what, attempts, store),
+        partial(_whole_sends, attempts, store, overall),
+        partial(_isolations, records, store, timing),
     )
     return Findings(
         input=given, overall=overall, begin=begin, end=overall.last_at, width=width, **parts
@@ -173,10 +173,10 @@ def _nothing(given: Input) -> str:
     return f"source {given.source!r} has no attempt to report on ({what}): {remedy}"
 
 
-def _brokers(attempts: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, Any]:
-    shelf.put("brokers", tables.by_broker(attempts))
-    shelf.put("minutes", tables.by_minute(attempts))
-    most = shelf.top("brokers", "attempts", BROKERS, "broker")
+def _brokers(attempts: DataFrame, store: TableFolder, timing: _Timing) -> dict[str, Any]:
+    store.put("brokers", tables.by_broker(attempts))
+    store.put("minutes", tables.by_minute(attempts))
+    most = store.top("brokers", "attempts", BROKERS, "broker")
     chosen = sorted(_named(most, "broker"), key=_name)
     names = [broker.name for broker in chosen]
     buckets: dict[str, dict[int, Counts]] = {name: {} for name in names}
@@ -184,12 +184,12 @@ def _brokers(attempts: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, An
     for row in in_time.limit(BROKERS * BUCKETS).collect():
         buckets[row["broker"]][row["bucket"]] = _counts(row.asDict())
     bars: dict[str, dict[int, int]] = {name: {} for name in names}
-    shelf.put("latencies", tables.by_latency(attempts, names))
-    for bar in shelf.top("latencies", "attempts", shelf.rows["latencies"]):
+    store.put("latencies", tables.by_latency(attempts, names))
+    for bar in store.top("latencies", "attempts", store.rows["latencies"]):
         bars[bar["broker"]][bar["bar"]] = bar["attempts"]
     return {
         "brokers": tuple(chosen),
-        "total_brokers": shelf.rows["brokers"],
+        "total_brokers": store.rows["brokers"],
         "buckets": buckets,
         "bars": bars,
     }
@@ -199,9 +199,9 @@ def _name(named: Named) -> str:
     return named.name
 
 
-def _isolations(records: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, Any]:
-    rows = shelf.put("isolations", periods.periods(records))
-    if not shelf.rows["isolations"]:
+def _isolations(records: DataFrame, store: TableFolder, timing: _Timing) -> dict[str, Any]:
+    rows = store.put("isolations", periods.periods(records))
+    if not store.rows["isolations"]:
         return {"avoided": (), "stretches": (), "periods": (), "total_periods": 0}
     avoided = _most(periods.by_broker(rows), "avoided_seconds", BROKERS, "broker")
     names = [row["broker"] for row in avoided]
@@ -225,9 +225,9 @@ def _isolations(records: DataFrame, shelf: Shelf, timing: _Timing) -> dict[str, 
         ),
         "periods": tuple(
             _make(Period, row)
-            for row in shelf.top("isolations", "seconds", PERIODS, "begin", "client")
+            for row in store.top("isolations", "seconds", PERIODS, "begin", "client")
         ),
-        "total_periods": shelf.rows["isolations"],
+        "total_periods": store.rows["isolations"],
     }
 
 
@@ -238,30 +238,30 @@ def _make(kind: type[Any], row: Mapping[str, Any] | Row) -> Any:
     return kind(**{k: "" if v is None and hints[k] == "str" else v for k, v in values.items()})
 
 
-def _whole_sends(attempts: DataFrame, shelf: Shelf, overall: Counts) -> dict[str, Any]:
+def _whole_sends(attempts: DataFrame, store: TableFolder, overall: Counts) -> dict[str, Any]:
     eventful = sends.eventful(attempts)
     if not overall.failures and not overall.retries:
         # Then there is none, and Spark makes empty tables of this without looking.
         eventful = eventful.limit(0)
-    steps = shelf.put("eventful_attempts", eventful)
-    shelf.put("retries", sends.routes(steps))
-    shelf.put("eventful_sends", sends.outcomes(steps), *sends.tallies())
-    shelf.discard("eventful_attempts")
-    routes = shelf.top("retries", "retries", ROUTES, "target")
-    ended = sends.tallied(shelf.seen["eventful_sends"])
+    steps = store.put("eventful_attempts", eventful)
+    store.put("retries", sends.routes(steps))
+    store.put("eventful_sends", sends.outcomes(steps), *sends.tallies())
+    store.discard("eventful_attempts")
+    routes = store.top("retries", "retries", ROUTES, "target")
+    ended = sends.tallied(store.seen["eventful_sends"])
     return {
         "routes": tuple(_make(Route, row) for row in routes),
         "ended": tuple(_make(Ended, row) for row in ended),
     }
 
 
-def _spread(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
-    shelf.put("topics", tables.by_topic(attempts))
-    queues = shelf.put("queues", tables.by_queue(attempts))
-    chosen = _named(shelf.top("topics", "messages", TOPICS, "topic"), "topic")
+def _spread(attempts: DataFrame, store: TableFolder) -> dict[str, Any]:
+    store.put("topics", tables.by_topic(attempts))
+    queues = store.put("queues", tables.by_queue(attempts))
+    chosen = _named(store.top("topics", "messages", TOPICS, "topic"), "topic")
     return {
         "topics": chosen,
-        "total_topics": shelf.rows["topics"],
+        "total_topics": store.rows["topics"],
         "spreads": _spreads(queues, [topic.name for topic in chosen]),
     }
 
@@ -284,16 +284,16 @@ def _spreads(queues: DataFrame, topics: Sequence[str]) -> tuple[TopicSpread, ...
     return tuple(spreads[topic] for topic in topics if topic in spreads)
 
 
-def _sharding_keys(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
-    shelf.put("keys", tables.by_key(attempts))
+def _sharding_keys(attempts: DataFrame, store: TableFolder) -> dict[str, Any]:
+    store.put("keys", tables.by_key(attempts))
     pairs = key_order.pairs(attempts)
-    stories = shelf.put("stories", key_order.by_story(pairs), *key_order.totals())
-    order: KeyOrder = _make(KeyOrder, shelf.seen["stories"])
+    stories = store.put("stories", key_order.by_story(pairs), *key_order.totals())
+    order: KeyOrder = _make(KeyOrder, store.seen["stories"])
     worst = key_order.worst(stories, attempts)
-    shelf.put("order", worst if order.violations or order.moved else worst.limit(0))
-    shelf.discard("stories")
-    hot = shelf.top("keys", "messages", KEYS, "topic", "key")
-    bad = shelf.top("order", "violations", KEYS, "topic", "key")
+    store.put("order", worst if order.violations or order.moved else worst.limit(0))
+    store.discard("stories")
+    hot = store.top("keys", "messages", KEYS, "topic", "key")
+    bad = store.top("order", "violations", KEYS, "topic", "key")
     return {
         "keys": tuple(_make(KeyShare, row) for row in hot),
         "order": order,
@@ -301,12 +301,12 @@ def _sharding_keys(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
     }
 
 
-def _who_and_what(attempts: DataFrame, shelf: Shelf) -> dict[str, Any]:
-    shelf.put("producers", tables.by_client(attempts))
-    shelf.put("errors", tables.by_error(attempts))
-    troubles = shelf.top("errors", "attempts", TROUBLES, "broker", "error")
+def _who_and_what(attempts: DataFrame, store: TableFolder) -> dict[str, Any]:
+    store.put("producers", tables.by_client(attempts))
+    store.put("errors", tables.by_error(attempts))
+    troubles = store.top("errors", "attempts", TROUBLES, "broker", "error")
     return {
-        "clients": _named(shelf.top("producers", "attempts", CLIENTS, "client"), "client"),
-        "total_clients": shelf.rows["producers"],
+        "clients": _named(store.top("producers", "attempts", CLIENTS, "client"), "client"),
+        "total_clients": store.rows["producers"],
         "troubles": tuple(_make(Trouble, row) for row in troubles),
     }

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
-from html import escape
 from typing import Final
 
-from rocketwire.spark.delivery_report import sections
-from rocketwire.spark.delivery_report.definitions import DEFINITIONS
-from rocketwire.spark.delivery_report.findings import Findings
-from rocketwire.spark.delivery_report.style import STYLE
-from rocketwire.spark.delivery_report.wording import (
+from rocketwire.pages.document import (
+    definitions,
+    document,
+    facts,
+    header,
+    made,
+    summary,
+    warnings,
+)
+from rocketwire.pages.words import (
     Clock,
     latency,
     number,
@@ -20,7 +24,10 @@ from rocketwire.spark.delivery_report.wording import (
     size,
     some,
 )
-from rocketwire.version import __version__
+from rocketwire.spark.delivery_report import sections
+from rocketwire.spark.delivery_report.definitions import DEFINITIONS
+from rocketwire.spark.delivery_report.findings import Findings
+from rocketwire.spark.delivery_report.style import STYLE
 
 _TRACE_LACKS: Final = (
     "Traces tell how whole sends ended. Attempts, queues, sharding keys and isolations are only in "
@@ -29,18 +36,22 @@ _TRACE_LACKS: Final = (
 
 
 def make_page(
-    found: Findings, summary: Sequence[str], *, zone: tzinfo | None, made_at: datetime
+    found: Findings, sentences: Sequence[str], *, zone: tzinfo | None, made_at: datetime
 ) -> str:
     """The whole page.
 
     Args:
         found: what to show.
-        summary: sentences for the top.
+        sentences: the summary, for the top.
         zone: the time zone of all times.
         made_at: when the page is made.
     """
     clock = Clock(zone, found.width)
     parts = (
+        header(_about(found, clock), _headline(found)),
+        summary(sentences),
+        warnings(_warnings(found)),
+        facts(_facts(found)),
         sections.timeline(found, clock),
         sections.brokers(found),
         sections.profiles(found),
@@ -51,31 +62,20 @@ def make_page(
         sections.keys(found),
         sections.order(found),
         sections.producers(found, clock),
+        definitions("What is counted, exactly", DEFINITIONS),
     )
-    made = f"Rocketwire {__version__}, {made_at:%Y-%m-%d %H:%M}. Times are in {clock.zone_name}."
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Delivery report: {escape(found.input.source)}</title>"
-        f"<style>{STYLE}</style></head>\n<body>\n{_header(found, summary, clock)}\n"
-        f"{chr(10).join(section for section in parts if section)}\n{_definitions()}"
-        f"<footer>{escape(made)}</footer>\n</body></html>\n"
-    )
+    footer = made(made_at, f"Times are in {clock.zone_name}.")
+    return document(f"Delivery report: {found.input.source}", parts, style=STYLE, footer=footer)
 
 
 # -- the top ----------------------------------------------------------------------------------------
 
 
-def _header(found: Findings, summary: Sequence[str], clock: Clock) -> str:
+def _about(found: Findings, clock: Clock) -> str:
     days = clock.full(found.overall.first_at), clock.full(found.overall.last_at)
     same_day = days[0][:10] == days[1][:10]
     period = f"{days[0]} to {days[1][11:] if same_day else days[1]} {clock.zone_name}"
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in summary)
-    return (
-        f'<header><p class="kicker">Delivery report · {escape(found.input.source)} · '
-        f"{escape(period)}</p><h1>{escape(_headline(found))}</h1></header>"
-        f'<ul class="summary">{items}</ul>{_warnings(found)}{_facts(found)}'
-    )
+    return f"Delivery report · {found.input.source} · {period}"
 
 
 def _headline(found: Findings) -> str:
@@ -85,7 +85,7 @@ def _headline(found: Findings) -> str:
     return f"{share(whole - found.failed_sends, whole)} of {some(whole, 'send')} acknowledged"
 
 
-def _warnings(found: Findings) -> str:
+def _warnings(found: Findings) -> list[tuple[str, str]]:
     given = found.input
     told: list[tuple[str, str]] = []
     if given.is_trace:
@@ -109,19 +109,19 @@ def _warnings(found: Findings) -> str:
             (
                 "Left out.",
                 (
-                    f"{some(given.unreadable, 'line')} could not be read (torn, or no JSON) and "
+                    f"{some(given.unreadable, 'line')} could not be read (torn, no JSON, or too long) and "
                     f"{number(given.foreign)} came from something else than our producers, out of "
                     f"{number(given.records)}.{where}"
                 ),
             )
         )
-    return "".join(f'<p class="warning"><b>{head}</b> {escape(text)}</p>' for head, text in told)
+    return told
 
 
-def _facts(found: Findings) -> str:
+def _facts(found: Findings) -> list[tuple[str, str, str]]:
     overall = found.overall
     seconds = max(found.end - overall.first_at, found.width)
-    facts = [
+    return [
         ("Sends", short_number(found.sends), f"{short_number(found.sends / seconds)}/s"),
         ("Messages", short_number(overall.messages), size(overall.bytes)),
         ("Failed sends", short_number(found.failed_sends), share(found.failed_sends, found.sends)),
@@ -129,17 +129,7 @@ def _facts(found: Findings) -> str:
         ("99 % within", latency(overall.p99), f"99.9 % {latency(overall.p999)}"),
         ("Retries", short_number(overall.retries), _duplicate_words(found.maybe_duplicates)),
     ]
-    cells = "".join(
-        f"<div><dt>{name}</dt><dd>{escape(value)}</dd><small>{escape(more)}</small></div>"
-        for name, value, more in facts
-    )
-    return f'<dl class="facts">{cells}</dl>'
 
 
 def _duplicate_words(count: int) -> str:
     return some(count, "maybe-duplicate") if count else "no duplicates to expect"
-
-
-def _definitions() -> str:
-    items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in DEFINITIONS)
-    return f"<details><summary>What is counted, exactly</summary><dl>{items}</dl></details>"

@@ -14,7 +14,7 @@ from rocketwire.spark.delivery_report.records import ISOLATED, RETURNED
 
 
 def periods(records: DataFrame) -> DataFrame:
-    """One row for each period: who avoided whom, from when to when, and why at first.
+    """One row for each period: which producer avoided which broker, when, and why at first.
 
     ``verdicts`` is how often the producer found the broker wanting within it; ``is_open`` when no
     return was recorded.

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from rocketwire.errors import ConfigError
+from rocketwire.pages.document import write_page
 from rocketwire.spark.delivery_report import trace_topic
 from rocketwire.spark.delivery_report.findings import Findings, ReportResult
 from rocketwire.spark.delivery_report.gather import gather, watched
@@ -25,11 +26,10 @@ from rocketwire.spark.delivery_report.places import (
     page_path,
     table_folder,
     time_zone_of,
-    write_page,
 )
 from rocketwire.spark.delivery_report.records import FILE_PATTERN, read_files
-from rocketwire.spark.delivery_report.shelf import Shelf, unglobbed
 from rocketwire.spark.delivery_report.summary import summarise
+from rocketwire.spark.delivery_report.table_folder import TableFolder, unglobbed
 from rocketwire.spark.pipelines.connection import source_options
 from rocketwire.spark.pipelines.missing import missing_after
 
@@ -75,11 +75,11 @@ def report(  # noqa: PLR0913 - most have defaults, and are named
     zone = time_zone_of(time_zone)
     page = page_path(out)
     records, name, is_trace = _open(spark, source, name_servers, options)
-    shelf = Shelf(spark, table_folder(tables, page))
-    findings = _analyse(shelf, _between(records, since, until), name, is_trace, keep_attempts)
+    store = TableFolder(spark, table_folder(tables, page))
+    findings = _analyse(store, _between(records, since, until), name, is_trace, keep_attempts)
     summary = summarise(findings)
     write_page(page, make_page(findings, summary, zone=zone, made_at=datetime.now(zone)))
-    found = _result(findings, page, shelf.paths, summary, time.monotonic() - began)
+    found = _result(findings, page, store.paths, summary, time.monotonic() - began)
     if not is_trace:
         return found
     settings = source_options(name_servers, options)
@@ -87,7 +87,7 @@ def report(  # noqa: PLR0913 - most have defaults, and are named
 
 
 def _analyse(
-    shelf: Shelf,
+    store: TableFolder,
     records: DataFrame,
     name: str,
     is_trace: bool,  # noqa: FBT001 - one caller
@@ -96,16 +96,16 @@ def _analyse(
     # Text is parsed once; what follows reads columns of Parquet, which takes a fraction of it.
     try:
         seen = Observation()
-        staged = _stage(shelf, records.observe(seen, *watched()), name, is_trace)
-        return gather(staged, shelf, seen.get, name, is_trace=is_trace)
+        staged = _stage(store, records.observe(seen, *watched()), name, is_trace)
+        return gather(staged, store, seen.get, name, is_trace=is_trace)
     finally:
-        if not keep_attempts and _RECORDS in shelf.paths:
-            shelf.discard(_RECORDS)
+        if not keep_attempts and _RECORDS in store.paths:
+            store.discard(_RECORDS)
 
 
-def _stage(shelf: Shelf, records: DataFrame, name: str, is_trace: bool) -> DataFrame:  # noqa: FBT001
+def _stage(store: TableFolder, records: DataFrame, name: str, is_trace: bool) -> DataFrame:  # noqa: FBT001
     try:
-        return shelf.put(_RECORDS, records)
+        return store.put(_RECORDS, records)
     except PySparkException as error:
         if not is_trace:
             raise

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import uuid
 from datetime import datetime, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark.delivery_report.records import FILE_ENDINGS
-from rocketwire.spark.delivery_report.shelf import local_path
+from rocketwire.spark.delivery_report.table_folder import local_path
 
 Place = str | os.PathLike[str]
 
@@ -31,10 +30,16 @@ def found_place(text: str, argument: str) -> Path | None:
 
 
 def page_path(out: Place) -> Path:
-    """Where a page goes; refuses a folder."""
+    """Where a page goes; refuses a folder, and one that can't be written to, before any work."""
     path = Path(out)
     if not path.name or path.is_dir():
         raise ConfigError(f"out {os.fspath(out)!r} is a folder: give a file, like report.html")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"out {os.fspath(out)!r} can't be written: {error.strerror}") from None
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"out {os.fspath(out)!r}: {path.parent} can't be written to")
     return path
 
 
@@ -57,14 +62,3 @@ def time_zone_of(name: str | None) -> tzinfo | None:
         raise ConfigError(
             f"time_zone {name!r} is unknown: give a name like Europe/Berlin"
         ) from None
-
-
-def write_page(page: Path, text: str) -> None:
-    """Put a page in place, whole or not at all."""
-    page.parent.mkdir(parents=True, exist_ok=True)
-    draft = page.with_name(f".{page.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(page)
-    finally:
-        draft.unlink(missing_ok=True)

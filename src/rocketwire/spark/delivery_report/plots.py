@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 
-from rocketwire.spark.delivery_report.axes import LogAxis, TimeAxis, round_up
-from rocketwire.spark.delivery_report.drawing import (
-    WIDE,
+from rocketwire.pages.drawing import (
     bar,
     box,
     label,
-    line,
+    latency_scale,
+    level,
+    panel,
+    path,
+    runs,
     svg,
     tick_row,
-    y_of,
 )
-from rocketwire.spark.delivery_report.findings import (
-    Avoidance,
-    Counts,
-    Findings,
-    Named,
-    Stretch,
-)
-from rocketwire.spark.delivery_report.wording import (
+from rocketwire.pages.scales import LogAxis, TimeAxis, round_up
+from rocketwire.pages.words import (
     THIN,
     Clock,
     latency,
@@ -32,6 +26,13 @@ from rocketwire.spark.delivery_report.wording import (
     some,
     span,
     times,
+)
+from rocketwire.spark.delivery_report.findings import (
+    Avoidance,
+    Counts,
+    Findings,
+    Named,
+    Stretch,
 )
 
 
@@ -64,12 +65,12 @@ class Timeline:
         tall = svg([*self._shade(own), *self._grid(), *self._curves(rows)], "draw", about)
         low = svg(self._traffic(rows), "draw")
         over = svg([*self._hits(rows), *self._flags(own)], "hits")
-        return (
-            f'<div class="row panel"><div class="who">{_who(broker, avoided)}</div>'
-            f'<div class="plots"><div class="plot tall">{tall}{self._scale()}'
+        plots = (
+            f'<div class="plot tall">{tall}{latency_scale(self._latency)}'
             f"{self._ends(rows) if is_first else ''}</div>"
-            f'<div class="plot low">{low}{self._traffic_scale(is_first=is_first)}</div>{over}</div></div>'
+            f'<div class="plot low">{low}{self._traffic_scale(is_first=is_first)}</div>{over}'
         )
+        return panel(broker.name, _notes(broker, avoided), plots)
 
     def _edges(self, bucket: int) -> tuple[float, float]:
         return bucket / self._buckets, (bucket + 1) / self._buckets
@@ -93,25 +94,24 @@ class Timeline:
 
     def _grid(self) -> Iterator[str]:
         for value in self._latency.ticks():
-            y = y_of(self._latency.place(value))
-            yield f'<path class="grid" d="M0,{y}H{WIDE:.0f}"/>'
+            yield level(self._latency.place(value))
 
     def _curves(self, rows: Mapping[int, Counts]) -> Iterator[str]:
         place = self._latency.place
-        for run in _runs(rows):
+        medians = [(b, rows[b].p50 if b in rows else None) for b in range(self._buckets)]
+        for run in runs(medians):
             upper: list[tuple[float, float]] = []
             lower: list[tuple[float, float]] = []
-            for bucket in run:
-                counts = rows[bucket]
+            for bucket, median in run:
                 left, right = self._edges(bucket)
                 # The ends reach to the edges, so that a bucket alone can be seen, too.
                 middle = [(left + right) / 2]
-                xs = [left] * (bucket == run[0]) + middle + [right] * (bucket == run[-1])
-                upper += [(x, place(counts.p99 or 0)) for x in xs]
-                lower += [(x, place(counts.p50 or 0)) for x in xs]
-            yield f'<path class="ribbon" d="{line([*upper, *reversed(lower)])}Z"/>'
-            yield f'<path class="edge" d="{line(upper)}"/>'
-            yield f'<path class="median" d="{line(lower)}"/>'
+                xs = [left] * (bucket == run[0][0]) + middle + [right] * (bucket == run[-1][0])
+                upper += [(x, place(rows[bucket].p99 or 0)) for x in xs]
+                lower += [(x, place(median)) for x in xs]
+            yield path([*upper, *reversed(lower)], "ribbon", is_closed=True)
+            yield path(upper, "edge")
+            yield path(lower, "median")
 
     def _traffic(self, rows: Mapping[int, Counts]) -> Iterator[str]:
         full = self._most * self._found.width
@@ -141,13 +141,6 @@ class Timeline:
             text += f"\nmedian {latency(counts.p50)}, 99 % {latency(counts.p99)}"
         return text
 
-    def _scale(self) -> str:
-        marks = [
-            label(latency(value), "y", bottom=self._latency.place(value))
-            for value in self._latency.ticks()
-        ]
-        return "".join(marks)
-
     def _traffic_scale(self, *, is_first: bool) -> str:
         end = '<span class="end lane">sends, failures</span>' if is_first else ""
         return label(f"{short_number(self._most)}/s", "y", bottom=0.86) + end
@@ -162,27 +155,12 @@ class Timeline:
         return label("99 %", "end", bottom=upper) + label("median", "end", bottom=lower)
 
 
-def _who(broker: Named, avoided: Avoidance | None) -> str:
+def _notes(broker: Named, avoided: Avoidance | None) -> Iterator[str | tuple[str, str]]:
     counts = broker.counts
-    lines = [
-        f"<b>{escape(broker.name)}</b>",
-        f"<span>{short_number(counts.attempts)} sends</span>",
-        f"<span>median {latency(counts.p50)}</span>",
-        f"<span>99{THIN}% {latency(counts.p99)}</span>",
-    ]
+    yield f"{short_number(counts.attempts)} sends"
+    yield f"median {latency(counts.p50)}"
+    yield f"99{THIN}% {latency(counts.p99)}"
     if counts.failures:
-        lines.append(f'<span class="bad">{some(counts.failures, "failure")}</span>')
+        yield "bad", some(counts.failures, "failure")
     if avoided is not None:
-        lines.append(f'<span class="warm">left {span(avoided.seconds)}</span>')
-    return "".join(lines)
-
-
-def _runs(rows: Mapping[int, Counts]) -> list[list[int]]:
-    """Buckets without a gap between them."""
-    runs: list[list[int]] = []
-    for bucket in sorted(b for b, counts in rows.items() if counts.p50 is not None):
-        if runs and runs[-1][-1] == bucket - 1:
-            runs[-1].append(bucket)
-        else:
-            runs.append([bucket])
-    return runs
+        yield "warm", f"left {span(avoided.seconds)}"

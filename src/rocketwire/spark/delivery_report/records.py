@@ -20,7 +20,7 @@ DROPPED: Final = "dropped"
 PROBE: Final = "probe"
 ROUTE: Final = "route"
 HEADER: Final = "header"
-#: No JSON object, such as a line torn by a full disk, or one with a field of the wrong type.
+#: No JSON object, such as a line torn by a full disk, one with a field of the wrong type, or too long.
 UNREADABLE: Final = "unreadable"
 #: A JSON object that no producer of ours wrote.
 FOREIGN: Final = "foreign"
@@ -74,6 +74,9 @@ _EARLIEST: Final = 946_684_800.0  # 2000
 _LATEST: Final = 4_102_444_800.0  # 2100
 _LONGEST: Final = 86_400.0
 
+#: Characters of a line; producers write far shorter ones, and a longer one would only take memory.
+LONGEST_LINE: Final = 64 * 1024
+
 #: Which files of a folder count. Spark unpacks the compressed ones.
 FILE_PATTERN: Final = "*.{jsonl,jsonl.gz,jsonl.zst,jsonl.bz2}"
 FILE_ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".jsonl.bz2")
@@ -91,8 +94,9 @@ def read_files(spark: SparkSession, paths: Sequence[str], *, pattern: str | None
     if pattern is not None:
         reader = reader.option("pathGlobFilter", pattern)
     raw = reader.text(list(paths)).select("value", f.col("_metadata.file_name").alias("file"))
+    text = f.when(f.length("value") <= LONGEST_LINE, f.col("value"))
     parsed = raw.where(f.trim("value") != "").select(
-        f.from_json("value", _LINE, {"columnNameOfCorruptRecord": _CORRUPT}).alias("line"), "file"
+        f.from_json(text, _LINE, {"columnNameOfCorruptRecord": _CORRUPT}).alias("line"), "file"
     )
     line = f.col("line")
     names = {"at": "time", "client": "clientId", "queue": "queueId", "key": "shardingKey"}
@@ -112,7 +116,7 @@ def with_hashes(records: DataFrame) -> DataFrame:
     """Add ``send`` and ``story``, and put the columns in order.
 
     Ids of messages are kept only of attempts that failed or were not the first: the others are of
-    no interest to anybody, and would be most of the bytes.
+    no interest, and would be most of the bytes.
     """
     has_a_tale = (f.col("attempt") > 1) | ~f.col("outcome").isin(STORED, ONEWAY)
     made = {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from rocketwire.spark.delivery_report import figures
-from rocketwire.spark.delivery_report.findings import Findings, Named
-from rocketwire.spark.delivery_report.plots import Timeline
-from rocketwire.spark.delivery_report.wording import (
+from rocketwire.pages.document import section
+from rocketwire.pages.tables import table
+from rocketwire.pages.words import (
     Clock,
     latency,
     number,
@@ -18,10 +16,9 @@ from rocketwire.spark.delivery_report.wording import (
     some,
     span,
 )
-
-
-def _section(heading: str, about: str, *parts: str) -> str:
-    return f'<h2>{escape(heading)}</h2><p class="about">{escape(about)}</p>{"".join(parts)}'
+from rocketwire.spark.delivery_report import figures
+from rocketwire.spark.delivery_report.findings import Findings, Named
+from rocketwire.spark.delivery_report.plots import Timeline
 
 
 def timeline(found: Findings, clock: Clock) -> str:
@@ -37,7 +34,7 @@ def timeline(found: Findings, clock: Clock) -> str:
         "Line: median latency; the band reaches up to the 99th percentile. Below: sends a second, "
         f"failures in red.{shaded} One step is {span(found.width)}.{rest}"
     )
-    return _section("Brokers over time", about, Timeline(found, clock).draw())
+    return section("Brokers over time", about, Timeline(found, clock).draw())
 
 
 def profiles(found: Findings) -> str:
@@ -47,16 +44,14 @@ def profiles(found: Findings) -> str:
         "How often each latency was, on a logarithmic axis. Heights are square roots, so that rare "
         "slow answers can be seen. Solid mark: median; dotted: 99th percentile."
     )
-    return (
-        _section("Latency profiles", about, f'<div class="ridges">{drawn}</div>') if drawn else ""
-    )
+    return section("Latency profiles", about, f'<div class="ridges">{drawn}</div>') if drawn else ""
 
 
 def brokers(found: Findings) -> str:
     """A table of brokers."""
     head = ("broker", *_COUNT_HEAD)
     rows = [_count_row(broker) for broker in found.brokers]
-    return _section("Brokers in figures", "Counted are attempts.", table(head, rows))
+    return section("Brokers in figures", "Counted are attempts.", table(head, rows))
 
 
 _COUNT_HEAD: Final = (
@@ -101,7 +96,7 @@ def troubles(found: Findings, clock: Clock) -> str:
         "Failures that read alike but for numbers and addresses, with one of each as an example."
     )
     head = ("broker", "times#", "message was", "for example*", "when")
-    return _section("What went wrong", about, table(head, rows))
+    return section("What went wrong", about, table(head, rows))
 
 
 def retries(found: Findings) -> str:
@@ -113,7 +108,7 @@ def retries(found: Findings) -> str:
         "From the broker whose attempt failed (left) to the one that was tried next (right). Grey: "
         "the same broker again, as a message with a sharding key needs."
     )
-    return _section("Where retries went", about, drawn)
+    return section("Where retries went", about, drawn)
 
 
 def isolations(found: Findings, clock: Clock) -> str:
@@ -140,7 +135,7 @@ def isolations(found: Findings, clock: Clock) -> str:
     )
     head = ("broker", "from", "for#", "verdicts#", "why it began*", "producer")
     about = f"When a producer left a broker, and why. {shown}"
-    return _section("Isolations", about, table(head, rows))
+    return section("Isolations", about, table(head, rows))
 
 
 def queues(found: Findings) -> str:
@@ -159,7 +154,7 @@ def queues(found: Findings) -> str:
         "Acknowledged messages of each queue, by broker. Dark: bound to the queue by a sharding "
         f"key; light: free to go anywhere.{rest}"
     )
-    return _section("Spread over queues", about, *drawn)
+    return section("Spread over queues", about, *drawn)
 
 
 def _queue_words(total: int, shown: int) -> str:
@@ -189,7 +184,7 @@ def keys(found: Findings) -> str:
     ]
     head = ("key", "topic", "messages#", "of topic#", "%", "data#", "failures#", "queues")
     about = "The sharding keys with the most acknowledged messages. All messages of a key share a queue."
-    return _section("Hot sharding keys", about, table(head, rows))
+    return section("Hot sharding keys", about, table(head, rows))
 
 
 def order(found: Findings) -> str:
@@ -216,7 +211,7 @@ def order(found: Findings) -> str:
         for item in found.worst_keys
     ]
     head = ("key", "topic", "pairs#", "backwards#", "overlapping#", "other queue#", "producer")
-    return _section("Order within keys", about, table(head, rows) if rows else "")
+    return section("Order within keys", about, table(head, rows) if rows else "")
 
 
 def producers(found: Findings, clock: Clock) -> str:
@@ -239,30 +234,4 @@ def producers(found: Findings, clock: Clock) -> str:
     more = found.total_clients - len(rows)
     about = f"{some(more, 'producer')} with fewer sends are only in the tables." if more > 0 else ""
     head = ("producer", "sends#", "failed#", "retries#", "data#", "median#", "99 %#", "seen")
-    return _section("Producers", about, table(head, rows))
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table. A column's name ends in ``#`` for numbers and in ``*`` for long text; ``%`` is a bar."""
-    kinds = [_kind(name) for name in head]
-    names = "".join(
-        f'<th class="{kind}">{escape(name.rstrip("#*") if kind != "meter" else "")}</th>'
-        for name, kind in zip(head, kinds, strict=True)
-    )
-    body = "".join(
-        f"<tr>{''.join(_cell(kind, cell) for kind, cell in zip(kinds, row, strict=True))}</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _kind(name: str) -> str:
-    if name == "%":
-        return "meter"
-    return {"#": "number", "*": "words"}.get(name[-1], "plain")
-
-
-def _cell(kind: str, text: str) -> str:
-    if kind == "meter":
-        return f'<td class="meter"><i style="width:{float(text):.1f}%"></i></td>'
-    return f'<td class="{kind}">{escape(text)}</td>'
+    return section("Producers", about, table(head, rows))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from rocketwire.pages.words import latency, number, share, some, span, times
 from rocketwire.spark.delivery_report.findings import Avoidance, Findings
-from rocketwire.spark.delivery_report.wording import latency, number, share, some, span, times
 
 _MOST_BROKERS: Final = 4
 #: How much more than its even share a queue or key must have to be worth a sentence.

@@ -117,7 +117,7 @@ def broker_names(options: Mapping[str, str]) -> dict[str, str]:
     """Names of the brokers by address, as name servers know them now; none if they don't answer."""
     import os
 
-    from rocketwire.columns.inside import parts_of
+    from rocketwire.columns.client_parts import parts_of
     from rocketwire.core.lookup import cluster_info
     from rocketwire.spark.client import reader_for
     from rocketwire.spark.options import client_options

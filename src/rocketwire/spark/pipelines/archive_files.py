@@ -3,6 +3,9 @@
 A task writes under a hidden name that no engine takes for data; when all tasks of a batch are
 done, the driver renames its files. Names come from the stream, the batch and the queue ranges, so
 that a batch which is repeated after a crash overwrites itself.
+
+All this is for folders that every executor has under the same path; what only Hadoop reaches is
+written by Spark itself (`archive_batch`).
 """
 
 from __future__ import annotations
@@ -13,16 +16,15 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from rocketwire.spark.pipelines.small_files import local_path
 
 #: What Spark escapes in the names of partition folders; other engines read it back.
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
@@ -33,15 +35,6 @@ RESULT_SCHEMA: Final = "result string"
 def escape(value: str) -> str:
     """A value as the name of a partition folder, as Hive and Spark write it."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in value)
-
-
-def open_folder(folder: str | Path) -> tuple[fs.FileSystem, str]:
-    """The file system of a folder, and the folder's path within it."""
-    text = str(folder)
-    if "://" in text:
-        system, path = fs.FileSystem.from_uri(text)
-        return system, path.rstrip("/")
-    return fs.LocalFileSystem(), os.path.abspath(text)  # noqa: PTH100 - a text, as for the others
 
 
 @dataclass(slots=True)
@@ -95,39 +88,37 @@ class ArchiveTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write files under hidden names; yields one row for each."""
-        system, root = open_folder(self.folder)
+        root = local_path(self.folder)
+        assert root is not None  # the caller saw to it
         files: dict[tuple[str, str], _OpenFile] = {}
         try:
             for batch in batches:
                 for topic, date, rows in split_by_day(batch):
                     found = files.get((topic, date))
                     if found is None:
-                        found = files[topic, date] = self._open(system, root, topic, date, rows)
+                        found = files[topic, date] = self._open(root.resolve(), topic, date, rows)
                     found.write(rows)
         except BaseException:
             for file in files.values():
                 file.writer.close()
-                system.delete_file(file.draft)
+                Path(file.draft).unlink()
             raise
-        lines = [self._close(system, file) for file in files.values()]
+        lines = [self._close(file) for file in files.values()]
         if lines:
             yield pa.record_batch({"result": lines})
 
-    def _open(
-        self, system: fs.FileSystem, root: str, topic: str, date: str, rows: pa.RecordBatch
-    ) -> _OpenFile:
-        place = f"{root}/topic={escape(topic)}/date={date}"
-        system.create_dir(place, recursive=True)
-        # The dot hides it from Spark and Arrow, the ending from whoever looks for *.parquet.
+    def _open(self, root: Path, topic: str, date: str, rows: pa.RecordBatch) -> _OpenFile:
+        place = root / f"topic={escape(topic)}" / f"date={date}"
+        place.mkdir(parents=True, exist_ok=True)
+        # The dot hides it from Spark and Arrow, the ending from a search for *.parquet.
         draft = f"{place}/.{batch_prefix(self.stream, self.batch)}{uuid.uuid4().hex}.draft"
-        writer = pq.ParquetWriter(draft, rows.schema, filesystem=system, compression="zstd")
-        return _OpenFile(writer, draft, place)
+        writer = pq.ParquetWriter(draft, rows.schema, compression="zstd")
+        return _OpenFile(writer, draft, str(place))
 
-    def _close(self, system: fs.FileSystem, file: _OpenFile) -> str:
+    def _close(self, file: _OpenFile) -> str:
         file.writer.close()
-        if isinstance(system, fs.LocalFileSystem):
-            bring_to_disk(file.draft)
-        size = system.get_file_info(file.draft).size
+        bring_to_disk(file.draft)
+        size = Path(file.draft).stat().st_size
         name = file_name(self.stream, self.batch, file.spans)
         return json.dumps(
             {"draft": file.draft, "final": f"{file.place}/{name}", "rows": file.rows, "bytes": size}
@@ -146,25 +137,22 @@ def split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.RecordBat
             yield topic, day, rest.filter(mask)
 
 
-def make_visible(
-    folder: str | Path, stream: str, batch: int, files: Sequence[dict[str, Any]]
-) -> None:
+def make_visible(stream: str, batch: int, files: Sequence[dict[str, Any]]) -> None:
     """Rename the files of a batch, and remove what an earlier try of it left."""
-    system, _ = open_folder(folder)
     wanted = {file["final"] for file in files}
+    drafts = {file["draft"] for file in files}
     prefix = batch_prefix(stream, batch)
-    for place in sorted({file["final"].rpartition("/")[0] for file in files}):
-        drafts = {file["draft"] for file in files}
-        for found in system.get_file_info(fs.FileSelector(place, allow_not_found=True)):
-            is_old = found.base_name.startswith(prefix) and found.path not in wanted
-            is_draft = found.base_name.startswith(f".{prefix}") and found.path not in drafts
+    places = sorted({Path(path).parent for path in wanted})
+    for place in places:
+        for found in place.iterdir():
+            is_old = found.name.startswith(prefix) and str(found) not in wanted
+            is_draft = found.name.startswith(f".{prefix}") and str(found) not in drafts
             if is_old or is_draft:
-                system.delete_file(found.path)
+                found.unlink()
     for file in files:
-        system.move(file["draft"], file["final"])
-    for place in sorted({file["final"].rpartition("/")[0] for file in files}):
-        if isinstance(system, fs.LocalFileSystem):
-            bring_to_disk(place)
+        Path(file["draft"]).replace(file["final"])
+    for place in places:
+        bring_to_disk(place)
 
 
 def bring_to_disk(path: str | Path) -> None:

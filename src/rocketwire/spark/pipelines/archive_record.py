@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
-from rocketwire.spark.offsets import by_broker
-from rocketwire.spark.pipelines.archive_files import open_folder
+from rocketwire.spark.offsets import by_broker, flatten, nest
+from rocketwire.spark.pipelines.small_files import SmallFiles, place_beside
 
 
 @dataclass(slots=True)
@@ -23,31 +22,35 @@ class ArchiveRecord:
     """The record of one archive."""
 
     path: str
+    files: SmallFiles
     queues: set[MessageQueue] = field(default_factory=set)
     forgotten: set[str] = field(default_factory=set)
     #: Queues that the last run could not read.
     missing: set[MessageQueue] = field(default_factory=set)
+    #: Where the archive begins in each queue. Spark forgets it after a hundred batches.
+    begins: dict[MessageQueue, int] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, folder: str | Path) -> ArchiveRecord:
+    def load(cls, files: SmallFiles, folder: str) -> ArchiveRecord:
         """The record of the archive in a folder; an empty one if there is none.
 
         Raises:
             ConfigError: it can't be read.
         """
-        system, root = open_folder(folder)
-        path = place_beside(root, "queues.json")
+        path = place_beside(folder, "queues.json")
+        text = files.read(path)
+        if text is None:
+            return cls(path, files)
         try:
-            with system.open_input_stream(path) as file:
-                found = json.loads(file.read())
+            found = json.loads(text)
             return cls(
                 path,
+                files,
                 _flat(found["queues"]),
                 {str(name) for name in found["forgotten"]},
                 _flat(found["missing"]),
+                flatten(found.get("begins", {})),
             )
-        except FileNotFoundError:
-            return cls(path)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ConfigError(
                 f"{path} is not a record of this release: it says which queues the archive has; "
@@ -74,25 +77,20 @@ class ArchiveRecord:
         self.missing = set(missing)
         self.forgotten -= {queue.broker for queue in present}
 
-    def save(self, folder: str | Path) -> None:
-        """Write the record in one step."""
-        system, _ = open_folder(folder)
+    def begun(self, begins: Mapping[MessageQueue, int]) -> None:
+        """Note where queues were begun; what was begun earlier stays the beginning."""
+        for queue, offset in begins.items():
+            self.begins[queue] = min(offset, self.begins.get(queue, offset))
+
+    def save(self) -> None:
+        """Write the record."""
         content = {
             "queues": by_broker(self.queues),
             "forgotten": sorted(self.forgotten),
             "missing": by_broker(self.missing),
+            "begins": nest(self.begins),
         }
-        draft = f"{self.path}.draft"
-        system.create_dir(self.path.rpartition("/")[0], recursive=True)
-        with system.open_output_stream(draft) as file:
-            file.write(json.dumps(content, indent=1).encode())
-        system.move(draft, self.path)
-
-
-def place_beside(folder: str, what: str) -> str:
-    """The path of a file beside an archive, under a name that no engine takes for data."""
-    head, slash, name = folder.rstrip("/").rpartition("/")
-    return f"{head}{slash}.{name}.{what}"
+        self.files.write(self.path, json.dumps(content, indent=1))
 
 
 def _flat(nested: Mapping[str, Any]) -> set[MessageQueue]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.errors import ConfigError
@@ -12,8 +11,10 @@ from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Cluster, reader_for
 from rocketwire.spark.completeness import describe_missing
 from rocketwire.spark.offsets import StreamOffset
+from rocketwire.spark.pipelines.archive_place import ArchivePlace
 from rocketwire.spark.pipelines.archive_record import ArchiveRecord
-from rocketwire.spark.pipelines.checkpoint import is_surely_missing, last_offsets
+from rocketwire.spark.pipelines.archive_sinks import read_archive
+from rocketwire.spark.pipelines.checkpoint import Checkpoint
 from rocketwire.spark.pipelines.connection import checked
 from rocketwire.spark.pipelines.missing import look, record_options
 
@@ -38,44 +39,36 @@ class ArchiveVerification:
 
 
 def check_archive(
-    spark: SparkSession,
-    folder: str | Path,
-    checkpoint: str | Path,
-    settings: Mapping[str, str],
+    spark: SparkSession, place: ArchivePlace, settings: Mapping[str, str]
 ) -> ArchiveVerification:
     """Compare an archive with itself, with its checkpoint and with the brokers.
 
     Args:
         spark: the session.
-        folder: the archive.
-        checkpoint: of the stream that writes it.
+        place: of the archive.
         settings: options of the data source.
 
     Raises:
         ConfigError: there is no archive.
     """
-    frame = _read(spark, folder)
-    if frame is None and is_surely_missing(checkpoint):
+    frame = read_archive(spark, place.folder, place.kind)
+    if frame is None and place.checkpoint.is_surely_missing:
         raise ConfigError(
-            f"folder {folder}: there is no archive, and no checkpoint {checkpoint} of one"
+            f"folder {place.folder}: there is no archive, and no checkpoint "
+            f"{place.checkpoint.folder} of one"
+        )
+    if frame is not None:
+        frame = frame.selectExpr(
+            "cast(topic AS string) AS topic", "broker", "queueId", "queueOffset"
         )
     found = {} if frame is None else _spans(frame)
     problems = [] if frame is None else [*_repeats(frame, found), *_gaps(frame, found)]
-    problems += _against_checkpoint(found, checkpoint)
+    record = ArchiveRecord.load(place.files, place.beside)
+    problems += _against_checkpoint(found, place.checkpoint, record.begins)
     problems += _against_brokers(found, settings)
-    problems += _against_record(spark, ArchiveRecord.load(folder), found, settings)
+    problems += _against_record(spark, record, found, settings)
     rows = sum(span["count"] for span in found.values())
     return ArchiveVerification(rows, len(found), tuple(problems))
-
-
-def _read(spark: SparkSession, folder: str | Path) -> DataFrame | None:
-    from pyspark.errors import AnalysisException
-
-    try:
-        frame = spark.read.parquet(str(folder))
-    except AnalysisException:  # no files yet
-        return None
-    return frame.selectExpr("cast(topic AS string) AS topic", "broker", "queueId", "queueOffset")
 
 
 def _spans(frame: DataFrame) -> dict[MessageQueue, dict[str, int]]:
@@ -146,21 +139,29 @@ def _gaps(frame: DataFrame, found: Mapping[MessageQueue, dict[str, int]]) -> lis
 
 
 def _against_checkpoint(
-    found: Mapping[MessageQueue, dict[str, int]], checkpoint: str | Path
+    found: Mapping[MessageQueue, dict[str, int]],
+    checkpoint: Checkpoint,
+    begins: Mapping[MessageQueue, int],
 ) -> tuple[str, ...]:
-    """What the stream has committed must be in the archive, up to its last message."""
-    offset = last_offsets(checkpoint)
+    """What the stream has committed must be in the archive, from its first message to its last."""
+    offset = checkpoint.last_offsets()
     if offset is None:
         return ()
     texts: list[str] = []
     end = StreamOffset.from_json(offset)
     for queue, stop in sorted(end.offsets.items()):
-        begin = end.begins.get(queue)
+        begin = begins.get(queue, end.begins.get(queue))
         span: Any = found.get(queue)
-        if span is None and begin is not None and stop > begin:
-            texts.append(f"{_named(queue)}: offsets {begin} to {stop - 1} are missing")
-        elif span is not None and span["high"] + 1 < stop:
-            texts.append(f"{_named(queue)}: offsets {span['high'] + 1} to {stop - 1} are missing")
+        if span is None:
+            gaps = [] if begin is None else [(begin, stop)]
+        else:
+            low = span["low"] if begin is None else begin
+            gaps = [(low, span["low"]), (span["high"] + 1, stop)]
+        texts += [
+            f"{_named(queue)}: offsets {low} to {high - 1} are missing"
+            for low, high in gaps
+            if low < high
+        ]
     return tuple(texts)
 
 
@@ -187,7 +188,11 @@ def _against_record(
 
 
 def _told(missing: Mapping[MessageQueue, str]) -> list[str]:
-    return describe_missing(missing).split("; ") if missing else []
+    """What is missing, a line for each broker and reason."""
+    groups: dict[tuple[str, str, str], dict[MessageQueue, str]] = {}
+    for queue, why in missing.items():
+        groups.setdefault((queue.topic, queue.broker, why), {})[queue] = why
+    return [describe_missing(groups[key]) for key in sorted(groups)]
 
 
 def _against_brokers(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark.pipelines.dataset import first_line
+from rocketwire.spark.pipelines.packages import missing_package
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,6 +25,7 @@ _SAMPLE_BYTES: Final = 4 * 1024 * 1024
 BAD_TEXT: Final = "__rocketwire_bad_text"
 #: A schema registry's magic byte and the number of the schema, before the value.
 _HEADER: Final = 5
+_PERMISSIVE: Final = {"mode": "PERMISSIVE"}
 
 
 @dataclass(frozen=True)
@@ -58,42 +60,69 @@ class BodyReader:
         return read.withColumn("_error", why)
 
     def _with_data(self, frame: DataFrame) -> DataFrame:
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         try:
-            read = frame.withColumn("data", self._data())
+            read = frame.withColumn("data", self._data(frame.sparkSession.version))
             read.columns  # noqa: B018 - a client of Spark Connect learns only now what is wrong
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             if "NOT_LOADED" in str(error):
-                raise missing_package(self.kind) from error
+                raise missing_package(self.kind, frame.sparkSession.version) from error
             raise ConfigError(f"body is {self.kind!r}: {first_line(error)}") from error
         return read
 
     def _name(self) -> str:
         return {"text": "text", "json": "JSON"}.get(self.kind, f"{self.kind} of the schema")
 
-    def _data(self) -> Column:
+    def _data(self, version: str) -> Column:
         from pyspark.sql import functions as f
 
-        body = f.expr(f"substring(body, {_HEADER + 1})") if self.has_header else f.col("body")
+        body = self._value()
         if self.kind == "text":
             return body.cast("string")
         if self.kind == "json":
             return f.try_parse_json(body.cast("string"))
-        permissive = {"mode": "PERMISSIVE"}
         try:
-            if self.kind == "avro":
-                from pyspark.sql.avro.functions import from_avro
-
-                return from_avro(body, self.schema, permissive)
-            from pyspark.sql.protobuf.functions import from_protobuf
-
-            descriptor, _, message = self.schema.partition(":")
-            return from_protobuf(
-                body, message, options=permissive, binaryDescriptorSet=bytes.fromhex(descriptor)
-            )
+            return self._as_avro(body) if self.kind == "avro" else self._as_protobuf(body)
         except TypeError as error:  # what PySpark makes of a class that Java does not find
-            raise missing_package(self.kind) from error
+            raise missing_package(self.kind, version) from error
+
+    def _value(self) -> Column:
+        """The body without a schema registry's header; null where it should have one and has none."""
+        from pyspark.sql import functions as f
+
+        if not self.has_header:
+            return f.col("body")
+        head = f"substring(body, 1, {_HEADER})"
+        has_head = f"length({head}) = {_HEADER} AND hex(substring(body, 1, 1)) = '00'"
+        # Before Protobuf the registry's writers put the message's place in its file, too: one zero
+        # for the first message. No message begins with a zero.
+        skipped = f"{_HEADER + 1}"
+        if self.kind == "protobuf":
+            skipped = f"if(hex(substring(body, {skipped}, 1)) = '00', {_HEADER + 2}, {skipped})"
+        return f.expr(f"CASE WHEN {has_head} THEN substring(body, {skipped}) END")
+
+    def _as_avro(self, body: Column) -> Column:
+        """Read as the only item of an array.
+
+        Of a record that can't be read, Spark makes one whose fields are null, as they may be in a
+        good one; of an array it makes null. Bytes that are left over are noticed, too.
+        """
+        from pyspark.sql import functions as f
+        from pyspark.sql.avro.functions import from_avro
+
+        items = f.concat(f.unhex(f.lit("02")), body, f.unhex(f.lit("00")))
+        schema = f'{{"type": "array", "items": {self.schema}}}'
+        read = from_avro(items, schema, dict(_PERMISSIVE))
+        return f.when(f.size(read) == 1, read.getItem(0))
+
+    def _as_protobuf(self, body: Column) -> Column:
+        from pyspark.sql.protobuf.functions import from_protobuf
+
+        descriptor, _, message = self.schema.partition(":")
+        content = bytes.fromhex(descriptor)
+        return from_protobuf(body, message, options=dict(_PERMISSIVE), binaryDescriptorSet=content)
 
     def _as_json(self, frame: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
@@ -115,17 +144,6 @@ def _reason(text: str) -> Column:
     from pyspark.sql import functions as f
 
     return f.when(f.length("body") == 0, f.lit("the body is empty")).otherwise(f.lit(text))
-
-
-def missing_package(kind: str) -> ConfigError:
-    """The error of a session that can't read a kind of body."""
-    import pyspark
-
-    package = f"org.apache.spark:spark-{kind}_2.13:{pyspark.__version__}"
-    return ConfigError(
-        f"body is {kind!r}: this session lacks Spark's package for it; start it with "
-        f"spark.jars.packages={package}"
-    )
 
 
 def body_reader(
@@ -160,7 +178,10 @@ def body_reader(
         text = VARIANT if is_variant else _json_schema(spark, schema, topics, settings).json()
         return BodyReader(kind, text)
     assert schema is not None  # the check saw to it
-    return BodyReader(kind, _schema_file(kind, schema), has_header)
+    reader = BodyReader(kind, schema_file(kind, schema), has_header)
+    # A stream would tell of a missing package or a wrong schema only once it runs.
+    reader.parsed(spark.range(0).selectExpr("cast(null AS binary) AS body"))
+    return reader
 
 
 def check_kind(kind: str, schema: str | None, *, has_header: bool = False) -> None:
@@ -178,7 +199,12 @@ def check_kind(kind: str, schema: str | None, *, has_header: bool = False) -> No
         raise ConfigError(f"registry_header is for avro and protobuf, not for {kind}")
 
 
-def _schema_file(kind: str, text: str) -> str:
+def schema_file(kind: str, text: str) -> str:
+    """What the schema of Avro or Protobuf bodies says; needs no session.
+
+    Raises:
+        ConfigError: there is no such file, or it is none of this kind.
+    """
     if kind == "avro" and text.lstrip().startswith(("{", '"', "[")):
         return text
     path, _, message = text.rpartition(":") if kind == "protobuf" else (text, "", "")

@@ -1,6 +1,6 @@
 """Puts the small files of a closed day together.
 
-Whoever reads the archive must see each row once at any moment, and readers only list folders. So
+Readers of the archive must see each row once at any moment, and they only list folders. So
 the new files are made in a hidden folder beside the archive (within it, DuckDB would find them:
 its patterns match hidden names, too), and the folders change places in one step. Only Linux has that
 step, and only for local folders of one file system; elsewhere files stay as they are.
@@ -22,6 +22,7 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from rocketwire.spark.pipelines.archive_files import bring_to_disk, escape
+from rocketwire.spark.pipelines.small_files import local_path
 
 _log = logging.getLogger("rocketwire.spark")
 
@@ -46,9 +47,10 @@ def compact(
         topics: whose days; of all topics that the folder has by default.
         today: the first day that is still open, ``2026-01-31``; the present one (UTC) by default.
     """
-    if "://" in str(folder):
+    place = local_path(folder)
+    if place is None:
         return 0
-    root = Path(folder).resolve()
+    root = place.resolve()
     first_open = today or datetime.now(UTC).strftime("%Y-%m-%d")
     own = None if topics is None else {f"topic={escape(topic)}" for topic in topics}
     saved = 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.errors import ConfigError
+from rocketwire.spark.pipelines.small_files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,6 +83,19 @@ def guess_format(path: str) -> str:
     if "://" not in path and "*" not in path and not local.exists():
         raise ConfigError(f"dataset {path}: there is no such file, folder or table")
     raise ConfigError(f"dataset {path}: its name does not tell its format; give format=")
+
+
+def check_dataset(path: str) -> None:
+    """Refuse a file of this machine that is not there; needs no session.
+
+    Raises:
+        ConfigError: it is not. A name without an ending that is known may be a table's.
+    """
+    place = local_path(path)
+    if place is None or place.exists() or any(sign in path for sign in "*?[{,"):
+        return
+    if "/" in path or place.suffix.lower() in _FORMATS:
+        raise ConfigError(f"dataset {path}: there is no such file, folder or table")
 
 
 def fingerprint(spark: SparkSession, files: list[str]) -> dict[str, Any]:

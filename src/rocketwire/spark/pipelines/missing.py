@@ -14,8 +14,9 @@ from rocketwire.spark.completeness import Completeness, Missing
 from rocketwire.spark.local_record import LocalRecord, local_folder
 from rocketwire.spark.offsets import by_broker
 from rocketwire.spark.options import FORGOTTEN, KNOWN, REACHED, read_options
-from rocketwire.spark.pipelines.checkpoint import last_offsets
+from rocketwire.spark.pipelines.checkpoint import Checkpoint
 from rocketwire.spark.pipelines.connection import checked
+from rocketwire.spark.planning import view_or_absent
 from rocketwire.spark.progress import lag
 
 if TYPE_CHECKING:
@@ -48,10 +49,11 @@ def look(
     client = checked(settings)
     cluster = Cluster(reader_for(client))
     names = cluster.topics(options.choice)
-    views = {topic: cluster.view_of(topic) for topic in names}
+    completeness = Completeness(options, LocalRecord(_folder(spark), client.name_servers))
+    had = list(known)
+    views = {topic: view_or_absent(cluster, completeness, topic, had) for topic in names}
     bounds = cluster.bounds(queue for topic in names for queue in cluster.queues_of(topic) or ())
-    record = LocalRecord(_folder(spark), client.name_servers)
-    return bounds, Completeness(options, record).missing(views, bounds, known)
+    return bounds, completeness.missing(views, bounds, had)
 
 
 def _folder(spark: SparkSession) -> str:
@@ -82,9 +84,9 @@ def missing_after(
     return max(told, len(found))
 
 
-def checkpoint_options(checkpoint: str, *, follow: bool) -> dict[str, str]:
+def checkpoint_options(checkpoint: Checkpoint, *, follow: bool) -> dict[str, str]:
     """Options of a pipeline's reader that follow from its checkpoint, and from how it ends."""
-    offset = last_offsets(checkpoint)
+    offset = checkpoint.last_offsets()
     made = {} if offset is None else {REACHED: json.dumps(offset)}
     # A limit would end a run before the end that stood at its start, on a PySpark before 4.2.
     return made if follow else made | {"limitBefore42": "false"}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketwire.errors import ConfigError
+from rocketwire.spark.pipelines.small_files import local_path, place_text
 
 _VERSION: Final = 1
 
@@ -39,7 +40,7 @@ class PublishState:
         Raises:
             ConfigError: the folder records another job, or the input has changed.
         """
-        state = cls(None if folder is None else Path(folder))
+        state = cls(None if folder is None else _on_this_machine(folder))
         wanted = {"version": _VERSION, "job": dict(job), "inputs": dict(inputs)}
         if state._folder is None:
             state._job = wanted
@@ -120,6 +121,16 @@ class PublishState:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._folder / "job.json")
+
+
+def _on_this_machine(folder: str | Path) -> Path:
+    place = local_path(folder)
+    if place is None:
+        raise ConfigError(
+            f"state: {place_text(folder)} is not on this machine; lines are added to it, which object "
+            "stores can't: name a local folder"
+        )
+    return place
 
 
 def _part(line: bytes) -> dict[str, Any] | None:

@@ -17,10 +17,10 @@ from rocketwire.spark.offsets import StreamOffset
 from rocketwire.spark.options import write_options
 from rocketwire.spark.pipelines.bodies import body_reader
 from rocketwire.spark.pipelines.checkpoint import (
-    checkpoint_note,
-    claim_checkpoint,
+    Checkpoint,
     default_checkpoint,
-    last_offsets,
+    open_checkpoint,
+    rounds,
 )
 from rocketwire.spark.pipelines.connection import require, source_options
 from rocketwire.spark.pipelines.dataset import first_line
@@ -112,12 +112,9 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     Raises:
         ConfigError: something is wrong with the arguments or the statement.
     """
-    require(source, "source", "name a topic to read")
-    require(target, "target", "name a topic to write")
+    check_topics(source, target)
     if (sql is None) == (function is None):
         raise ConfigError("give exactly one of sql and function")
-    if source == target:
-        raise ConfigError(f"source and target are both {source}: the stream would feed itself")
     settings = source_options(name_servers, options)
     bodies = body_reader(spark, body, schema, source, settings, has_header=registry_header)
 
@@ -129,37 +126,56 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
 
     if dry_run:
         return _dry_run(spark, source, settings, change)
-    place = str(checkpoint or default_checkpoint("transform", source, target))
+    place = open_checkpoint(spark, checkpoint or default_checkpoint("transform", source, target))
     changed = sql if sql is not None else _name_of(function)
     within = _settled(place, repeats_within)
-    claim_checkpoint(
-        place,
+    place.claim(
         {"source": source, "target": target, "statement": changed, "repeatsWithin": within},
         force=force,
     )
-    reading = settings | checkpoint_options(place, follow=follow)
-    read = spark.readStream.format("rocketmq").options(
-        **reading, topics=source, startingOffsets=start
-    )
-    with _Start(spark, settings, target, place, dead_letter, follow=follow) as begin:
-        if within is None:
-            query = begin(change(read.load()))
-        else:
-            query = start_without_repeats(spark, read.load(), within, change, begin)
-        done = begin.finish(query, on_start)
-    known = StreamOffset.from_json(offset).offsets if (offset := last_offsets(place)) else ()
-    missing = missing_after(spark, settings, source, query.lastProgress, known)
+    with _Start(spark, settings, target, place.folder, dead_letter, follow=follow) as begin:
+        for _ in rounds(place, follow=follow):
+            reading = settings | checkpoint_options(place, follow=follow)
+            messages = _messages(spark, source, reading, start)
+            if within is None:
+                query = begin(change(messages))
+            else:
+                query = start_without_repeats(spark, messages, within, change, begin)
+            begin.wait(query, on_start)
+        done = begin.result()
+    offset = place.last_offsets()
+    known = () if offset is None else StreamOffset.from_json(offset).offsets
+    missing = missing_after(spark, settings, source, begin.progress, known)
     return replace(done, missing=missing)
 
 
-def _settled(checkpoint: str, within: str | None) -> str | None:
+def check_topics(source: str, target: str) -> None:
+    """Refuse topics that can't be; needs no session.
+
+    Raises:
+        ConfigError: they can't.
+    """
+    require(source, "source", "name a topic to read")
+    require(target, "target", "name a topic to write")
+    if target in {name.strip() for name in source.split(",")}:
+        raise ConfigError(f"source and target are both {target}: the stream would feed itself")
+
+
+def _messages(
+    spark: SparkSession, source: str, settings: Mapping[str, str], start: str
+) -> DataFrame:
+    read = spark.readStream.format("rocketmq").options(**settings)
+    return read.options(topics=source, startingOffsets=start).load()
+
+
+def _settled(checkpoint: Checkpoint, within: str | None) -> str | None:
     """Within what time repeats are dropped; a stream that began without state goes on without."""
-    note = checkpoint_note(checkpoint)
+    note = checkpoint.note()
     if note is not None and note.get("repeatsWithin") is None and within is not None:
         _log.warning(
             "checkpoint %s was begun without dropping repeats of its source, and goes on so; "
             "a new checkpoint drops them",
-            checkpoint,
+            checkpoint.folder,
         )
         return None
     return within
@@ -277,6 +293,9 @@ class _Start:
         self._began = time.monotonic()
         self._checkpoint = checkpoint
         self._follow = follow
+        self._rows_read = 0
+        #: The last that Spark told of a query.
+        self.progress: Any = None
         self._folder = tempfile.TemporaryDirectory(prefix="rocketwire-")
         self._summary = Path(self._folder.name) / "summary.jsonl"
         self._options = dict(settings) | {"topic": target, "summaryFile": str(self._summary)}
@@ -297,9 +316,9 @@ class _Start:
         writer = writer.option("checkpointLocation", self._checkpoint)
         return (writer if self._follow else writer.trigger(availableNow=True)).start()
 
-    def finish(
+    def wait(
         self, query: StreamingQuery, on_start: Callable[[StreamingQuery], None] | None
-    ) -> TransformResult:
+    ) -> None:
         """Wait for the end."""
         try:
             if on_start is not None:
@@ -307,12 +326,17 @@ class _Start:
             query.awaitTermination()
         finally:
             query.stop()
+        self._rows_read += sum(progress.numInputRows for progress in query.recentProgress)
+        self.progress = query.lastProgress
+
+    def result(self) -> TransformResult:
+        """What was done."""
         path = self._summary
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         # A batch that was repeated tells of itself twice; its last word counts.
         batches = {batch["batch"]: batch for batch in map(json.loads, lines)}
         return TransformResult(
-            rows_read=sum(progress.numInputRows for progress in query.recentProgress),
+            rows_read=self._rows_read,
             rows_written=sum(batch["rows"] for batch in batches.values()),
             bad_rows=sum(batch["badRows"] for batch in batches.values()),
             batches=len(batches),

@@ -39,6 +39,12 @@ class PolicyFigures:
     wrongly: Pair
     unknown: Pair
 
+    @property
+    def title(self) -> str:
+        """Its name, and that it was at work where the name does not tell."""
+        is_told = not self.is_recorded or self.name.startswith("recorded")
+        return self.name if is_told else f"{self.name} (recorded)"
+
     def as_row(self) -> dict[str, Any]:
         """A row of a table: each pair as two columns."""
         row: dict[str, Any] = {}

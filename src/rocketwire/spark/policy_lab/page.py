@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
-from html import escape
 from typing import Final
 
-from rocketwire.spark.delivery_report.style import STYLE
-from rocketwire.spark.delivery_report.wording import Clock, latency, number, share, some, span
+from rocketwire.pages.document import (
+    definitions,
+    document,
+    facts,
+    header,
+    made,
+    section,
+    summary,
+    warnings,
+)
+from rocketwire.pages.tables import Cell, Row, table
+from rocketwire.pages.words import Clock, latency, number, share, some, span
 from rocketwire.spark.policy_lab import plots
 from rocketwire.spark.policy_lab.conditions import Incident
 from rocketwire.spark.policy_lab.figures import Bounds, Stay
 from rocketwire.spark.policy_lab.findings import LabResult, Pair, PolicyFigures
 from rocketwire.spark.policy_lab.recorded import Recording
-from rocketwire.version import __version__
 
 _STYLE: Final = """
 .plot.frontier { height: 240px; } .plot.incident { height: 76px; margin-top: 0; }
 .dot-name { position: absolute; font-size: 12px; line-height: 1; color: var(--soft);
   transform: translate(8px, 50%); white-space: nowrap; }
-.trouble { fill: var(--bad); opacity: .08; } tr.recorded td { font-weight: 640; }
-td.both small { display: block; color: var(--quiet); font-weight: 400; }
+.dot-name.before { transform: translate(calc(-100% - 8px), 50%); }
+.trouble { fill: var(--bad); opacity: .08; }
 """
 #: Incidents in the list.
 _MOST: Final = 30
+#: Rows of brokers, over all policies.
+_MOST_STAYS: Final = 400
 
 _CAN_NOT_KNOW: Final = (
     (
@@ -47,7 +57,7 @@ _CAN_NOT_KNOW: Final = (
             "While every producer left a broker out and no probe reached it, its condition is unknown: "
             "the best case is that it was well, the worst that it was as bad as when last or next seen. "
             "A request that was given up may have been answered right then, or never. Where both "
-            "cases differ, figures are a range, and where the range decides, so does nobody."
+            "cases differ, figures are a range; a verdict that depends on which of them holds is not given."
         ),
     ),
     (
@@ -84,70 +94,51 @@ def make_page(
         zone: the time zone of all times.
     """
     clock = Clock(zone, 1.0)
-    made = f"Rocketwire {__version__}, {datetime.now(zone):%Y-%m-%d %H:%M}. Times are in {clock.zone_name}."
+    period = f"{clock.full(recording.begin)} to {clock.full(recording.end)} {clock.zone_name}"
     parts = (
-        _top(result, recording, source, clock),
+        header(f"Policy lab · {source} · {period}", result.verdict.sentence),
+        summary([result.verdict.why]),
+        warnings(("Look out.", f"{text}.") for text in result.trouble),
+        facts(_facts(result, recording)),
         _policies(result.policies),
         _frontier(result.policies),
         _incident(chosen, results, clock),
         _brokers(results, result.policies),
         _incidents(result.incidents, results, result.policies, clock),
-        _limits(),
+        definitions("What a replay can't know", _CAN_NOT_KNOW, is_open=True),
     )
+    footer = made(datetime.now(zone), f"Times are in {clock.zone_name}.")
+    return document(f"Policy lab: {source}", parts, style=_STYLE, footer=footer)
+
+
+def _facts(result: LabResult, recording: Recording) -> tuple[tuple[str, str, str], ...]:
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Policy lab: {escape(source)}</title><style>{STYLE}{_STYLE}</style></head>\n<body>\n"
-        f"{chr(10).join(part for part in parts if part)}\n<footer>{escape(made)}</footer>\n</body></html>\n"
-    )
-
-
-def _top(result: LabResult, recording: Recording, source: str, clock: Clock) -> str:
-    verdict = result.verdict
-    period = f"{clock.full(recording.begin)} to {clock.full(recording.end)} {clock.zone_name}"
-    told = "".join(
-        f'<p class="warning"><b>Look out.</b> {escape(text)}.</p>' for text in result.trouble
-    )
-    seconds = result.seconds
-    facts = (
-        ("Attempts", number(result.attempts), f"{some(len(recording.clients), 'producer')}"),
+        ("Attempts", number(result.attempts), some(len(recording.clients), "producer")),
         ("Brokers", number(len(recording.brokers)), f"usually {latency(recording.usual)}"),
         ("Incidents", number(len(result.incidents)), f"in {span(recording.end - recording.begin)}"),
         ("Policies", number(len(result.policies)), "replayed"),
         ("Replayed", number(result.replayed), "attempts"),
-        ("It took", span(seconds), ""),
-    )
-    cells = "".join(
-        f"<div><dt>{name}</dt><dd>{escape(value)}</dd><small>{escape(more)}</small></div>"
-        for name, value, more in facts
-    )
-    return (
-        f'<header><p class="kicker">Policy lab · {escape(source)} · {escape(period)}</p>'
-        f"<h1>{escape(verdict.sentence)}</h1></header>"
-        f'<ul class="summary"><li>{escape(verdict.why)}</li></ul>{told}<dl class="facts">{cells}</dl>'
+        ("It took", span(result.seconds), ""),
     )
 
 
 # -- the policies ---------------------------------------------------------------------------------
 
 
-def _both(values: Pair, words: Callable[[float], str]) -> str:
+def _both(values: Pair, words: Callable[[float], str]) -> Cell:
     """A figure; with its bounds where best and worst case differ."""
     low, high = (words(value) for value in values)
-    if low == high:
-        return f'<td class="number">{escape(low)}</td>'
-    return f'<td class="number both">{escape(low)}<small>to {escape(high)}</small></td>'
+    return Cell(low, "" if low == high else f"to {high}")
 
 
 def _policies(policies: Sequence[PolicyFigures]) -> str:
-    heads = (
-        "policy", "failed", "p50", "p99", "p99.9", "seconds lost", "load moved", "left out rightly",
-        "wrongly", "unseen",
+    head = (
+        "policy*", "failed#", "p50#", "p99#", "p99.9#", "seconds lost#", "load moved#",
+        "left out rightly#", "wrongly#", "unseen#",
     )  # fmt: skip
-    rows = []
-    for one in policies:
-        name = f"{escape(one.name)}{' (recorded)' if one.is_recorded and 'recorded' not in one.name else ''}"
-        cells = (
+    rows = [
+        (
+            one.title,
             _both(one.failed, lambda v: number(round(v))),
             _both(one.p50, latency),
             _both(one.p99, latency),
@@ -158,75 +149,56 @@ def _policies(policies: Sequence[PolicyFigures]) -> str:
             _both(one.wrongly, span),
             _both(one.unknown, span),
         )
-        kind = ' class="recorded"' if one.is_recorded else ""
-        rows.append(f'<tr{kind}><td class="words">{name}</td>{"".join(cells)}</tr>')
-    return (
-        "<section><h2>What each policy would have done</h2>"
-        '<p class="about">The same sends, sent to brokers as they were. Two figures are the best and the '
-        "worst case of what nobody saw. Times left out are summed over producers and brokers.</p>"
-        f'<div class="scroll"><table>{_head(heads)}{"".join(rows)}</table></div></section>'
+        for one in policies
+    ]
+    recorded = {place for place, one in enumerate(policies) if one.is_recorded}
+    about = (
+        "The same sends, sent to brokers as they were. Two figures are the best and the worst case of "
+        "what nobody saw. Times left out are summed over producers and brokers."
     )
-
-
-def _head(names: Sequence[str]) -> str:
-    first, *others = names
-    return (
-        f"<tr><th>{escape(first)}</th>"
-        + "".join(f'<th class="number">{escape(n)}</th>' for n in others)
-        + "</tr>"
-    )
+    return section("What each policy would have done", about, table(head, rows, strong=recorded))
 
 
 def _frontier(policies: Sequence[PolicyFigures]) -> str:
-    return (
-        "<section><h2>The frontier</h2>"
-        '<p class="about">Left: less time lost in incidents. Low: brokers that were well are left out for '
-        "less time. A policy is better only if it is nearer to the lower left corner; a line is the "
-        "range between best and worst case.</p>"
-        f"{plots.frontier(policies)}</section>"
+    about = (
+        "Left: less time lost in incidents. Low: brokers that were well are left out for less time. A "
+        "policy is better only if it is nearer to the lower left corner; a line is the range between "
+        "best and worst case."
     )
+    return section("The frontier", about, plots.frontier(policies))
 
 
 def _incident(chosen: Incident | None, results: Mapping[str, Bounds], clock: Clock) -> str:
     if chosen is None:
         return ""
-    names = ", ".join(chosen.brokers)
-    return (
-        "<section><h2>One incident under each policy</h2>"
-        f'<p class="about">{escape(names)} was bad from {clock.time(chosen.begin)} to '
+    about = (
+        f"{', '.join(chosen.brokers)} was bad from {clock.time(chosen.begin)} to "
         f"{clock.time(chosen.end)} (red). The line is the slowest send of each half second, in the worst "
-        "case; the bar at the bottom is when the policy left the broker out.</p>"
-        f"{plots.incident(chosen, results, clock)}</section>"
+        "case; the bar at the bottom is when the policy left the broker out."
     )
+    drawn = plots.incident(chosen, results, clock)
+    return section("One incident under each policy", about, drawn)
+
+
+def _named(policies: Sequence[PolicyFigures]) -> list[str]:
+    """The policies that have names of their own, or were at work."""
+    return [p.name for p in policies if p.is_recorded or not p.is_of_grid or p.name == "default"]
 
 
 def _brokers(results: Mapping[str, Bounds], policies: Sequence[PolicyFigures]) -> str:
-    """Per broker, for the policies that have names of their own."""
-    shown = [
-        one for one in policies if one.is_recorded or not one.is_of_grid or one.name == "default"
-    ]
-    rows = []
-    for one in shown:
-        for broker, stay in sorted(results[one.name].best.stays.items()):
-            worst = results[one.name].worst.stays.get(broker, Stay())
-            cells = "".join(
-                _both((min(pair), max(pair)), span)
-                for pair in (
-                    (stay.rightly, worst.rightly),
-                    (stay.wrongly, worst.wrongly),
-                    (stay.missed, worst.missed),
-                    (stay.unknown, worst.unknown),
-                )
+    rows: list[Row] = []
+    for name in _named(policies):
+        for broker, stay in sorted(results[name].best.stays.items()):
+            worst = results[name].worst.stays.get(broker, Stay())
+            pairs = (
+                (stay.rightly, worst.rightly),
+                (stay.wrongly, worst.wrongly),
+                (stay.missed, worst.missed),
+                (stay.unknown, worst.unknown),
             )
-            rows.append(f"<tr><td>{escape(one.name)}</td><td>{escape(broker)}</td>{cells}</tr>")
-    head = "<tr><th>policy</th><th>broker</th>" + "".join(
-        f'<th class="number">{name}</th>'
-        for name in ("out rightly", "out wrongly", "in use while bad", "out unseen")
-    )
-    return (
-        "<section><h2>Who was left out</h2>"
-        f'<div class="scroll"><table>{head}</tr>{"".join(rows[:400])}</table></div></section>'
-    )
+            rows.append((name, broker, *(_both((min(p), max(p)), span) for p in pairs)))
+    head = ("policy", "broker", "out rightly#", "out wrongly#", "in use while bad#", "out unseen#")
+    return section("Who was left out", "", table(head, rows[:_MOST_STAYS]))
 
 
 def _incidents(
@@ -237,28 +209,17 @@ def _incidents(
 ) -> str:
     if not incidents:
         return ""
-    shown = [p.name for p in policies if p.is_recorded or not p.is_of_grid or p.name == "default"]
-    rows = []
-    for one in incidents[:_MOST]:
-        costs = "".join(
-            _both(results[name].spread("cost", [one.number], 0.0), span) for name in shown
+    shown = _named(policies)
+    rows: list[Row] = [
+        (
+            clock.full(one.begin),
+            span(one.end - one.begin),
+            ", ".join(one.brokers),
+            *(_both(results[name].spread("cost", [one.number], 0.0), span) for name in shown),
         )
-        rows.append(
-            f'<tr><td>{escape(clock.full(one.begin))}</td><td class="number">'
-            f'{escape(span(one.end - one.begin))}</td><td class="words">{escape(", ".join(one.brokers))}</td>{costs}</tr>'
-        )
+        for one in incidents[:_MOST]
+    ]
+    head = ("begin", "length#", "brokers*", *(f"{name}#" for name in shown))
     more = f'<p class="note">{len(incidents) - _MOST} more.</p>' if len(incidents) > _MOST else ""
-    heads = "".join(f'<th class="number">{escape(name)}</th>' for name in shown)
-    return (
-        "<section><h2>Incidents</h2>"
-        '<p class="about">Seconds lost in each, beyond the usual latency, over all sends.</p>'
-        '<div class="scroll"><table><tr><th>begin</th><th class="number">length</th><th>brokers</th>'
-        f"{heads}</tr>{''.join(rows)}</table></div>{more}</section>"
-    )
-
-
-def _limits() -> str:
-    items = "".join(
-        f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in _CAN_NOT_KNOW
-    )
-    return f"<details open><summary>What a replay can't know</summary><dl>{items}</dl></details>"
+    about = "Seconds lost in each, beyond the usual latency, over all sends."
+    return section("Incidents", about, table(head, rows), more)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -17,16 +15,17 @@ from pyspark.sql import functions as f
 
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
+from rocketwire.pages.document import write_page
+from rocketwire.pages.words import core_time, some
 from rocketwire.spark.delivery_report.places import (
     Place,
     found_place,
     page_path,
     table_folder,
     time_zone_of,
-    write_page,
 )
 from rocketwire.spark.delivery_report.records import FILE_PATTERN
-from rocketwire.spark.delivery_report.shelf import Shelf, unglobbed
+from rocketwire.spark.delivery_report.table_folder import TableFolder, unglobbed
 from rocketwire.spark.pipelines.arrow_map import map_in_arrow
 from rocketwire.spark.policy_lab.conditions import BadTime, Incident, bad_time, incidents
 from rocketwire.spark.policy_lab.figures import Bounds, tally_from
@@ -46,10 +45,9 @@ from rocketwire.spark.policy_lab.tasks import (
     warm_up_of,
 )
 from rocketwire.spark.policy_lab.verdict import judge
-from rocketwire.spark.spark_api import is_remote
+from rocketwire.spark.policy_lab.watch import watched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 #: Replayed attempts a second and core, below what ``bench/policy_lab.py`` measures.
@@ -71,11 +69,9 @@ class Estimate:
     core_hours: float
 
     def __str__(self) -> str:
-        hours = self.core_hours
-        span = f"{hours:.1f} core-hours" if hours >= 1 else f"{hours * 3600:.0f} core-seconds"
         return (
-            f"{self.attempts:,} attempts, {self.incidents} incidents, {self.policies} policies: "
-            f"about {span}"
+            f"{self.attempts:,} attempts, {some(self.incidents, 'incident')}, {self.policies} policies: "
+            f"about {core_time(3600 * self.core_hours)}"
         )
 
 
@@ -118,24 +114,24 @@ def lab(  # noqa: PLR0913 - most have defaults, and are named
     zone, page = time_zone_of(time_zone), page_path(out)
     tried = candidates(policies, grid, is_full=full_grid)
     lines, name = _open(spark, telemetry, since, until)
-    shelf = Shelf(spark, table_folder(tables, page))
-    recording = take(shelf.put("lines", lines), name)
+    store = TableFolder(spark, table_folder(tables, page))
+    recording = take(store.put("lines", lines), name)
     try:
         recorded, tried = _with_recorded(tried, recording.policies)
-        recording.sends = shelf.put("sends", recording.sends)
-        recording.sightings = shelf.put("sightings", recording.sightings)
+        recording.sends = store.put("sends", recording.sends)
+        recording.sightings = store.put("sightings", recording.sightings)
         found, chosen = _incidents(recording)
         if on_plan is not None:
             on_plan(_estimate(recording, tried, len(found)))
         results = _replay(spark, recording, tried, found, chosen, on_progress)
     finally:
         for table in ("lines", "sends"):
-            if table in shelf.paths:
-                shelf.discard(table)
+            if table in store.paths:
+                store.discard(table)
     verdict = judge(results, recorded, [one.number for one in found], per_failure=_PER_FAILURE)
     figures = tuple(figures_of(one, results[one.name], recorded) for one in tried)
-    _keep_figures(spark, shelf, figures)
-    result = _result(page, shelf, recording, verdict, figures, found, time.monotonic() - began)
+    _keep_figures(spark, store, figures)
+    result = _result(page, store, recording, verdict, figures, found, time.monotonic() - began)
     text = make_page(result, results, recording, chosen, source=name, zone=zone)
     write_page(page, text)
     return result
@@ -237,7 +233,7 @@ def _replay(
     rows = _task_rows(spark, recording, plan, len(tried))
     split = rows.repartition(parts, *KEYS).sortWithinPartitions(*KEYS)
     results = {one.name: Bounds() for one in tried}
-    with _watched(spark, parts, on_progress):
+    with watched(spark, parts, on_progress):
         told = map_in_arrow(split, worker, RESULT).collect()
     for row in told:
         bounds = results[tried[row["policy"]].name]
@@ -291,44 +287,19 @@ def _shaped(rows: DataFrame) -> DataFrame:
     return rows.select("period", "bucket", *columns)
 
 
-@contextmanager
-def _watched(
-    spark: SparkSession, parts: int, on_progress: Callable[[int, int], None] | None
-) -> Iterator[None]:
-    """Tell how far the replays are, while they run."""
-    if on_progress is None or is_remote(spark):
-        yield
-        return
-    over = threading.Event()
-    tracker = spark.sparkContext.statusTracker()
-
-    def look() -> None:
-        while not over.wait(1.0):
-            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-            done = [s.numCompletedTasks for s in stages if s is not None and s.numTasks == parts]
-            on_progress(max(done, default=0), parts)
-
-    thread = threading.Thread(target=look, name="rocketwire-lab", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join(5)
-    on_progress(parts, parts)
-
-
 # -- what is handed back -------------------------------------------------------------------------
 
 
-def _keep_figures(spark: SparkSession, shelf: Shelf, figures: Sequence[PolicyFigures]) -> None:
+def _keep_figures(
+    spark: SparkSession, store: TableFolder, figures: Sequence[PolicyFigures]
+) -> None:
     rows = [one.as_row() for one in figures]
-    shelf.put("policies", spark.createDataFrame(rows))
+    store.put("policies", spark.createDataFrame(rows))
 
 
 def _result(
     page: Path,
-    shelf: Shelf,
+    store: TableFolder,
     recording: Recording,
     verdict: Any,
     figures: tuple[PolicyFigures, ...],
@@ -337,7 +308,7 @@ def _result(
 ) -> LabResult:
     return LabResult(
         page=page,
-        tables=dict(shelf.paths),
+        tables=dict(store.paths),
         verdict=verdict,
         policies=figures,
         incidents=tuple(found),

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Final
 
-from rocketwire.spark.delivery_report.axes import LogAxis, TimeAxis, round_up
-from rocketwire.spark.delivery_report.drawing import (
-    HIGH,
-    WIDE,
+from rocketwire.pages.drawing import (
     box,
     label,
-    line,
+    latency_scale,
+    level,
+    panel,
+    path,
     svg,
     tick_row,
-    x_of,
-    y_of,
+    upright,
 )
-from rocketwire.spark.delivery_report.wording import Clock, latency, short_number, span
+from rocketwire.pages.scales import LogAxis, TimeAxis, round_up
+from rocketwire.pages.words import Clock, latency, short_number, span
 from rocketwire.spark.policy_lab.conditions import Incident
 from rocketwire.spark.policy_lab.figures import Bounds
 from rocketwire.spark.policy_lab.findings import PolicyFigures
@@ -31,15 +30,13 @@ def frontier(policies: Sequence[PolicyFigures]) -> str:
     """Each policy by what its incidents cost and what its care costs; lower left is better."""
     lost = LogAxis.around([max(v, 0.001) for one in policies for v in one.lost])
     most = round_up(max((one.wrongly[1] for one in policies), default=1.0) or 1.0)
-    shapes: list[str] = [
-        f'<path class="grid" d="M{x_of(lost.place(t))},0V{HIGH:.0f}"/>' for t in lost.ticks()
-    ]
-    names: list[str] = []
+    shapes: list[str] = [upright(lost.place(t)) for t in lost.ticks()]
+    names: list[tuple[str, float, float, float]] = []
     for one in policies:
         left, right = (lost.place(max(value, 0.001)) for value in one.lost)
         low, high = (value / most for value in one.wrongly)
         kind = "median" if one.is_recorded else "edge"
-        shapes.append(f'<path class="{kind}" d="{line([(left, low), (right, high)])}"/>')
+        shapes.append(path([(left, low), (right, high)], kind))
         middle, up = (left + right) / 2, (low + high) / 2
         note = f"{one.name}: {span(one.lost[0])} to {span(one.lost[1])} lost"
         half = 0.004 if one.is_of_grid else 0.006
@@ -48,15 +45,34 @@ def frontier(policies: Sequence[PolicyFigures]) -> str:
             box((middle - half, middle + half), (up - 8 * half, up + 8 * half), name, note)
         )
         if one.is_recorded or not one.is_of_grid or one.name == "default":
-            names.append(label(one.name, "dot-name", left=middle, bottom=up))
+            names.append((one.name, left, right, up))
     marks = "".join(label(span(value), "y", bottom=value / most) for value in (0.0, most / 2, most))
     about = f"Seconds lost against time wrongly left out, for {len(policies)} policies"
-    plot = (
-        f'<div class="plot tall frontier">{svg(shapes, "draw", about)}{marks}{"".join(names)}</div>'
-    )
-    who = '<div class="who"><b>wrongly left out</b><span>over seconds lost</span></div>'
+    plot = f'<div class="plot tall frontier">{svg(shapes, "draw", about)}{marks}{_dot_names(names)}</div>'
     ticks = tick_row((lost.place(t), span(t) if t >= 1 else latency(t)) for t in lost.ticks())
-    return f'<div class="row panel">{who}<div class="plots">{plot}</div></div>{ticks}'
+    return panel("wrongly left out", ["over seconds lost"], plot) + ticks
+
+
+#: Nearer names than this, in parts of the drawing, would lie over one another.
+_NEAR: Final = (0.2, 0.07)
+
+
+def _dot_names(names: Sequence[tuple[str, float, float, float]]) -> str:
+    """The names of policies beside their marks; those at one place are one label."""
+    groups: list[tuple[list[str], float, float, float]] = []
+    for name, left, right, up in names:
+        near = [g for g in groups if abs(g[1] - left) < _NEAR[0] and abs(g[3] - up) < _NEAR[1]]
+        if near:
+            near[0][0].append(name)
+        else:
+            groups.append(([name], left, right, up))
+    # A name in the right half stands to the left of its mark, where there is room for it.
+    return "".join(
+        label(", ".join(found), "dot-name before", left=left, bottom=up)
+        if left > 0.5
+        else label(", ".join(found), "dot-name", left=right, bottom=up)
+        for found, left, right, up in groups
+    )
 
 
 def incident(chosen: Incident, results: Mapping[str, Bounds], clock: Clock) -> str:
@@ -75,9 +91,7 @@ def _incident_row(
     moments = bounds.worst.moments
     # Seconds left out over half seconds of so many producers and brokers: a part of them all.
     most_out = max((m[2] for m in moments.values()), default=0.0) or 1.0
-    shapes = [
-        f'<path class="grid" d="M0,{y_of(scale.place(t))}H{WIDE:.0f}"/>' for t in scale.ticks()
-    ]
+    shapes = [level(scale.place(t)) for t in scale.ticks()]
     shapes.append(box((axis.place(chosen.begin), axis.place(chosen.end)), (0.0, 1.0), "trouble"))
     points: list[tuple[float, float]] = []
     for number in sorted(moments):
@@ -89,14 +103,11 @@ def _incident_row(
         if slowest > 0:
             points.append(((left + right) / 2, scale.place(slowest)))
     if points:
-        shapes.append(f'<path class="median" d="{line(points)}"/>')
+        shapes.append(path(points, "median"))
     cost = bounds.worst.by_incident.get(chosen.number)
     lost = span(cost.lost) if cost else "nothing"
     failed = f"{short_number(cost.failed)} failed" if cost and cost.failed else "none failed"
-    marks = "".join(label(latency(t), "y", bottom=scale.place(t)) for t in scale.ticks())
     about = f"The slowest send of each half second under {name}"
-    return (
-        f'<div class="row panel"><div class="who"><b>{escape(name)}</b><span>{lost} lost</span>'
-        f'<span>{failed}</span></div><div class="plots"><div class="plot low incident">'
-        f"{svg(shapes, 'draw', about)}{marks}</div></div></div>"
-    )
+    drawn = f"{svg(shapes, 'draw', about)}{latency_scale(scale)}"
+    plot = f'<div class="plot low incident">{drawn}</div>'
+    return panel(name, [f"{lost} lost", failed], plot)

@@ -15,8 +15,10 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
+from rocketwire.core.naming import FORBIDDEN_TOPICS
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
+from rocketwire.spark.delivery_report.records import LONGEST_LINE
 from rocketwire.spark.policy_lab.conditions import PER_SECOND, QUANTILES
 from rocketwire.spark.policy_lab.replay import Client
 from rocketwire.system.telemetry_lines import VERSION
@@ -25,9 +27,11 @@ MOST_BROKERS: Final = 200
 MOST_CLIENTS: Final = 20_000
 #: Seconds; more than a month is a clock that was never set.
 LONGEST: Final = 31 * 86_400.0
-LONGEST_LINE: Final = 64 * 1024
 _EARLIEST: Final = 946_684_800.0  # 2000
 _LATEST: Final = 4_102_444_800.0  # 2100
+_DAY: Final = 86_400.0
+_LARGEST: Final = 1 << 30
+_TOPIC: Final = "^[%|a-zA-Z0-9_-]{1,127}$"
 _CORRUPT: Final = "_corrupt"
 _LINE: Final = (
     "kind string, time double, clientId string, topic string, broker string, queueId int, "
@@ -114,17 +118,26 @@ def read_lines(spark: SparkSession, paths: Sequence[str], *, pattern: str | None
 
 
 def _kind(line: Column) -> Column:
-    kind = line["kind"]
-    is_ours = line["time"].between(_EARLIEST, _LATEST) & line["clientId"].isNotNull()
+    kind, time, sent = line["kind"], line["time"], line["sendTime"]
+    is_ours = time.between(_EARLIEST, _LATEST) & line["clientId"].isNotNull()
+    # A topic that no producer sends to can't be replayed, either.
+    is_topic = line["topic"].rlike(_TOPIC) & ~line["topic"].isin(*FORBIDDEN_TOPICS)
     is_attempt = (
         (kind == "attempt")
-        & line["topic"].isNotNull()
+        & is_topic
         & line["broker"].isNotNull()
+        & (sent.isNull() | sent.between(time - _DAY, time + _DAY))
         & line["outcome"].isNotNull()
-        & line["latency"].between(0.0, 86_400.0)
+        & line["latency"].between(0.0, _DAY)
         & (line["attempt"] >= 1)
     )
-    is_other = kind.isin("isolated", "returned", "probe", "route", "header", "dropped")
+    seen = line["latency"]
+    is_probe = (kind == "probe") & (seen.isNull() | seen.between(0.0, _DAY))
+    is_other = (
+        kind.isin("isolated", "returned", "header", "dropped")
+        | ((kind == "route") & is_topic)
+        | is_probe
+    )
     return (
         f.when(f.col("is_long"), "too long")
         .when(line.isNull() | line[_CORRUPT].isNotNull(), "unreadable")
@@ -308,7 +321,7 @@ def _sends(attempts: DataFrame) -> DataFrame:
         f.when(f.col("outcome") == "oneway", "oneway")
         .otherwise(f.coalesce("mode", f.lit("blocking")))
         .alias("mode"),
-        f.coalesce(f.col("bytes"), f.lit(0)).cast("int").alias("size"),
+        f.least(f.greatest("bytes", f.lit(0)), f.lit(_LARGEST)).cast("int").alias("size"),
     )
 
 

@@ -7,13 +7,20 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
+from rocketwire.pages.document import write_page
+from rocketwire.pages.words import core_time
+from rocketwire.spark.delivery_report.places import page_path
 from rocketwire.spark.pipelines.arrow_map import map_in_arrow
+from rocketwire.spark.policy_lab.simulation_page import make_simulation_page
+from rocketwire.spark.policy_lab.watch import OnProgress, watched
 from rocketwire.testing.cluster_faults import parse_fault
 from rocketwire.testing.simulated_cluster import ClusterFigures, ClusterSimulation, Setting
 
@@ -30,6 +37,9 @@ _PER_PRODUCER: Final = 40_000
 _MOST_MEMORY: Final = 4_000_000_000
 #: A policy does harm where failures or lost time are above those without any by this factor.
 _HARM: Final = 1.1
+#: Or where the slowest thousandth takes so many times as long, and so much longer.
+_TAIL: Final = 2.0
+_TAIL_BY: Final = 0.02
 _SCHEMA: Final = pa.schema([("result", pa.string())])
 
 
@@ -54,6 +64,8 @@ class SimulationResult:
     experiments: tuple[Experiment, ...]
     harm: str
     seconds: float
+    setting: Setting
+    page: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +78,13 @@ class Extent:
     memory: float
 
     def __str__(self) -> str:
-        hours = self.core_hours
-        span = f"{hours:.1f} core-hours" if hours >= 1 else f"{hours * 60:.1f} core-minutes"
         return (
-            f"{self.experiments} experiments, {self.sends:,.0f} sends: about {span}, and up to "
-            f"{self.memory / 1e6:,.0f} MB for each worker"
+            f"{self.experiments} experiments, {self.sends:,.0f} sends: about "
+            f"{core_time(3600 * self.core_hours)}, and up to {self.memory / 1e6:,.0f} MB for each worker"
         )
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 - each has a default
     spark: SparkSession,
     setting: Setting | None = None,
     *,
@@ -82,7 +92,9 @@ def simulate(
     policies: Sequence[str] = POLICIES,
     seeds: int = 1,
     sizes: Sequence[tuple[int, int]] = (),
+    out: str | Path | None = None,
     on_plan: Callable[[Extent], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> SimulationResult:
     """Run a simulated cluster under each policy, with each fault and seed.
 
@@ -93,36 +105,51 @@ def simulate(
         policies: names of policies.
         seeds: how many runs of each, that differ by chance alone.
         sizes: further pairs of producers and brokers, to see how results grow.
+        out: the page, one HTML file that needs no network; none is written without it.
         on_plan: told before it begins what it takes.
+        on_progress: told now and then how many experiments of how many are done.
 
     Raises:
         ConfigError: an argument is wrong, or it is too large for a worker.
     """
     began = time.monotonic()
     base = setting or Setting()
-    tasks = _tasks(base, faults, policies, seeds, sizes)
+    page = None if out is None else page_path(out)
+    tasks = tasks_of(base, faults, policies, seeds, sizes)
     if on_plan is not None:
         on_plan(_extent(base, tasks))
     rows = spark.createDataFrame([(json.dumps(task),) for task in tasks], "task string")
     # Round robin, so that every experiment is a part of its own.
     parts = rows.repartition(len(tasks))
     worker = Worker(asdict(replace(base, faults=())))
-    found = [
-        json.loads(row["result"]) for row in map_in_arrow(parts, worker, "result string").collect()
-    ]
+    with watched(spark, len(tasks), on_progress):
+        rows_found = map_in_arrow(parts, worker, "result string").collect()
+    found = [json.loads(row["result"]) for row in rows_found]
     experiments = tuple(
-        sorted((_experiment(one) for one in found), key=lambda e: (e.fault, e.producers, e.brokers))
+        sorted(
+            (_experiment(one) for one in found),
+            key=lambda e: (e.fault, e.producers, e.brokers, policies.index(e.policy), e.seed),
+        )
     )
-    return SimulationResult(experiments, harm_of(experiments), time.monotonic() - began)
+    seconds = time.monotonic() - began
+    result = SimulationResult(experiments, harm_of(experiments), seconds, base, page)
+    if page is not None:
+        write_page(page, make_simulation_page(result))
+    return result
 
 
-def _tasks(
+def tasks_of(
     base: Setting,
     faults: Sequence[str],
     policies: Sequence[str],
     seeds: int,
     sizes: Sequence[tuple[int, int]],
 ) -> list[dict[str, Any]]:
+    """The experiments, each as plain values.
+
+    Raises:
+        ConfigError: an argument is wrong, or one is too large for a worker.
+    """
     if not faults or not policies or seeds < 1:
         raise ConfigError("simulate: give at least one fault, one policy and one seed")
     for name in policies:
@@ -227,4 +254,10 @@ def _worse(ours: Sequence[ClusterFigures], none: Sequence[ClusterFigures]) -> st
     lost, before = (sum(f.lost for f in figures) for figures in (ours, none))
     if lost > _HARM * before and lost - before > 0.001 * sends:
         return f"{lost:,.0f} s are lost, and {before:,.0f} s without a policy"
+    tail, usual = (fmean(f.p999 for f in figures) for figures in (ours, none))
+    if tail > max(_TAIL * usual, usual + _TAIL_BY):
+        return (
+            f"the slowest thousandth of sends takes {1000 * tail:,.0f} ms and more, and "
+            f"{1000 * usual:,.0f} ms without a policy"
+        )
     return ""

@@ -33,6 +33,7 @@ _FEW: Final = 40
 #: Stretches that a worker holds at once, over all brokers, and sends: what bounds its memory.
 _MOST_SLOTS: Final = 100_000
 MOST_SENDS: Final = 100_000
+_MOST_QUEUES: Final = 1024
 _SHORTEST, _LONGEST = 30.0, 600.0
 
 #: The columns of a task's rows: sends, or (where ``slot`` is not null) sightings.
@@ -183,7 +184,9 @@ def sends_of(table: pa.Table) -> dict[str, list[RecordedSend]]:
     for client, at, topic, mode, timeout, size, broker, queue in zip(*columns, strict=True):
         limit = timeout if timeout and 0 < timeout <= 86_400 else 3.0
         kind = mode if mode in ("blocking", "async", "oneway") else "blocking"
-        send = RecordedSend(at, topic, kind, limit, max(0, size), broker, queue)
+        is_known = queue is not None and 0 <= queue < _MOST_QUEUES
+        aim = broker if is_known else None
+        send = RecordedSend(at, topic, kind, limit, max(0, size), aim, queue if is_known else 0)
         found.setdefault(client, []).append(send)
     for mine in found.values():
         mine.sort(key=lambda send: send.at)

@@ -12,7 +12,7 @@ from random import Random
 from statistics import fmean
 from typing import Final, Literal
 
-from rocketwire.spark.delivery_report.wording import number, some
+from rocketwire.pages.words import number, some
 from rocketwire.spark.policy_lab.figures import Bounds
 
 #: Fewer incidents teach nothing that holds for the next one.
@@ -57,7 +57,7 @@ def judge(
     if len(incidents) < LEAST_INCIDENTS:
         return Verdict(
             "none",
-            f"No advice: there are {some(len(incidents), 'incident')} in these records.",
+            f"No advice: these records have {some(len(incidents), 'incident')}.",
             f"At least {LEAST_INCIDENTS} are needed, because numbers that are chosen on some of them "
             "must be judged on others. The table below says what each policy would have done.",
         )
@@ -71,10 +71,8 @@ def judge(
     mixed = list(incidents)
     Random(seed).shuffle(mixed)
     learn, test = mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
-    chosen = min(
-        results,
-        key=lambda name: (_middle(results[name], learn, per_failure), name != recorded, name),
-    )
+    costs = {name: _middle(bounds, learn, per_failure) for name, bounds in results.items()}
+    chosen = _best(costs, recorded)
     if chosen == recorded:
         return Verdict(
             "keep",
@@ -83,6 +81,14 @@ def judge(
             chosen,
         )
     return _compare(results, recorded, chosen, learn, test, per_failure, seed)
+
+
+def _best(costs: Mapping[str, float], recorded: str) -> str:
+    """The cheapest; the default where another is hardly cheaper, since numbers differ by chance, too."""
+    best = min(costs, key=lambda name: (costs[name], name != recorded, name))
+    margin = _WORTHWHILE * costs[recorded]
+    is_near = "default" in costs and costs["default"] <= costs[best] + margin
+    return "default" if is_near and best != recorded else best
 
 
 def _middle(bounds: Bounds, incidents: Sequence[int], per_failure: float) -> float:

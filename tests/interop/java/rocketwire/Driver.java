@@ -40,6 +40,7 @@ public final class Driver {
         new Consumers(producers).register(commands);
         new Admin().register(commands);
         new Load(producers).register(commands);
+        new Poison().register(commands);
         commands.put("ping", given -> "pong");
     }
 

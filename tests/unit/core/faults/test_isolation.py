@@ -103,9 +103,9 @@ def clears(sends, quiet, isolation=0.5, policy=None):
     lab.wait(isolation)
     for _ in range(sends - 1):
         lab.answer("b0", MS)
-    flight = lab.start("b0")
+    attempt = lab.start("b0")
     lab.clock.run_until(verdict_at + quiet - MS)
-    lab.table.cancelled(flight)
+    lab.table.cancelled(attempt)
     lab.answer("b0", MS)
     return lab.health("b0").record == 0
 
@@ -156,15 +156,15 @@ def test_good_sends_before_a_verdict_do_not_count_towards_a_clear_record():
 
 def test_late_answers_neither_extend_nor_end_an_isolation():
     lab = lab_of()
-    flights = [lab.start("b0") for _ in range(64)]
+    attempts = [lab.start("b0") for _ in range(64)]
     lab.fail("b0")
     until = lab.health("b0").until
     lab.wait(0.3)
-    for number, flight in enumerate(flights):
+    for number, attempt in enumerate(attempts):
         if number % 3 == 0:
-            lab.table.failed(flight, lab.now, "closed the connection")
+            lab.table.failed(attempt, lab.now, "closed the connection")
         else:
-            lab.table.answered(flight, lab.now)
+            lab.table.answered(attempt, lab.now)
     health = lab.health("b0")
     assert (health.until, health.record, health.state) == (until, 1, "isolated")
     assert len(lab.isolated) == 1

@@ -3,6 +3,7 @@ so that arithmetic is exact."""
 
 import pytest
 
+from rocketwire.core.faults.entries import note_written
 from rocketwire.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -28,20 +29,20 @@ def exact_lab(typical=2 * MS, **options):
 def test_connecting_is_not_part_of_the_latency():
     lab = FaultLab()
     lab.warm_up()
-    flight = lab.table.begin("broker-a", lab.now)
+    attempt = lab.table.begin("broker-a", lab.now)
     lab.wait(5.0)
-    flight.written(lab.now, 100)
+    attempt.written(lab.now, 100)
     lab.wait(0.002)
-    lab.table.answered(flight, lab.now)
+    lab.table.answered(attempt, lab.now)
     assert lab.state("broker-a") == "usable"
     assert lab.health("broker-a").last_latency == pytest.approx(0.002)
 
 
 def test_an_attempt_that_the_driver_never_called_written_is_measured_from_its_begin():
     lab = FaultLab()
-    flight = lab.table.begin("broker-a", lab.now)
+    attempt = lab.table.begin("broker-a", lab.now)
     lab.wait(0.25)
-    lab.table.answered(flight, lab.now)
+    lab.table.answered(attempt, lab.now)
     assert lab.health("broker-a").last_latency == 0.25
 
 
@@ -109,9 +110,9 @@ def test_codes_that_speak_of_the_message_are_neither_sample_nor_verdict(code):
     lab = FaultLab()
     lab.warm_up()
     before = lab.health("broker-a")
-    flight = lab.start("broker-a")
+    attempt = lab.start("broker-a")
     lab.wait(1.5)
-    lab.table.replied(flight, lab.now, code)
+    lab.table.replied(attempt, lab.now, code)
     after = lab.health("broker-a")
     assert (after.state, after.record, after.smoothed) == ("usable", 0, before.smoothed)
     assert after.in_flight == 0
@@ -120,9 +121,9 @@ def test_codes_that_speak_of_the_message_are_neither_sample_nor_verdict(code):
 @pytest.mark.parametrize("code", [0, 10, 11, 12])
 def test_codes_of_a_stored_message_are_good_answers(code):
     lab = FaultLab()
-    flight = lab.start("broker-a")
+    attempt = lab.start("broker-a")
     lab.wait(0.003)
-    lab.table.replied(flight, lab.now, code)
+    lab.table.replied(attempt, lab.now, code)
     assert lab.health("broker-a").smoothed == pytest.approx(0.003)
 
 
@@ -138,18 +139,18 @@ def test_codes_of_a_stored_message_are_good_answers(code):
 def test_transport_errors_are_failures_and_say_so(error, words):
     lab = FaultLab()
     lab.warm_up()
-    flight = lab.start("broker-a")
+    attempt = lab.start("broker-a")
     lab.wait(1.0)
-    lab.table.broke(flight, lab.now, error)
+    lab.table.broke(attempt, lab.now, error)
     assert lab.isolated == [(lab.now, "broker-a", words, lab.now + 0.5)]
 
 
 def test_a_oneway_request_that_left_is_no_sample():
     lab = FaultLab()
     lab.warm_up()
-    flight = lab.start("broker-a")
+    attempt = lab.start("broker-a")
     lab.wait(3.0)
-    lab.table.settled(flight, lab.now)
+    lab.table.settled(attempt, lab.now)
     assert lab.state("broker-a") == "usable"
     assert lab.health("broker-a").smoothed == pytest.approx(0.002)
 
@@ -157,35 +158,35 @@ def test_a_oneway_request_that_left_is_no_sample():
 @pytest.mark.parametrize(("waited", "state"), [(8 * MS, "usable"), (9 * MS, "isolated")])
 def test_a_time_out_sooner_than_an_ordinary_answer_is_our_haste(waited, state):
     lab = exact_lab(2 * MS)
-    flight = lab.start("broker-a")
+    attempt = lab.start("broker-a")
     lab.wait(waited)
-    lab.table.broke(flight, lab.now, RequestTimeoutError("", written=True))
+    lab.table.broke(attempt, lab.now, RequestTimeoutError("", written=True))
     assert lab.state("broker-a") == state
 
 
 @pytest.mark.parametrize(("waited", "state"), [(16 * MS, "usable"), (17 * MS, "isolated")])
 def test_without_a_typical_latency_a_time_out_counts_above_the_floor(waited, state):
     lab = FaultLab(EXACT)
-    flight = lab.table.begin("broker-a", lab.now)
+    attempt = lab.table.begin("broker-a", lab.now)
     lab.wait(waited)
-    lab.table.broke(flight, lab.now, RequestTimeoutError("", written=False))
+    lab.table.broke(attempt, lab.now, RequestTimeoutError("", written=False))
     assert lab.state("broker-a") == state
 
 
 def test_only_time_outs_can_be_hasty():
     lab = exact_lab()
-    flight = lab.start("broker-a")
-    lab.table.broke(flight, lab.now, ConnectionLostError("", written=True))
+    attempt = lab.start("broker-a")
+    lab.table.broke(attempt, lab.now, ConnectionLostError("", written=True))
     assert lab.state("broker-a") == "isolated"
 
 
 def test_a_cancelled_attempt_says_nothing():
     lab = FaultLab()
     lab.warm_up()
-    flight = lab.start("broker-a")
+    attempt = lab.start("broker-a")
     assert lab.health("broker-a").in_flight == 1
     lab.wait(3.0)
-    lab.table.cancelled(flight)
+    lab.table.cancelled(attempt)
     health = lab.health("broker-a")
     assert (health.state, health.in_flight, health.record) == ("usable", 0, 0)
 
@@ -193,11 +194,11 @@ def test_a_cancelled_attempt_says_nothing():
 def test_a_request_written_again_is_timed_from_the_second_time():
     lab = FaultLab()
     lab.warm_up()
-    flight = lab.start("broker-a")
+    attempt = lab.start("broker-a")
     lab.wait(0.5)
-    flight.written(lab.now, 100)
+    attempt.written(lab.now, 100)
     lab.wait(0.002)
-    lab.table.answered(flight, lab.now)
+    lab.table.answered(attempt, lab.now)
     assert lab.state("broker-a") == "usable"
     assert lab.health("broker-a").in_flight == 0
 
@@ -213,9 +214,9 @@ def test_the_first_answer_sets_the_smoothed_latency_whatever_came_before_it():
 
 
 def at_once(lab, *brokers, size=0, latency=2 * MS):
-    flights = [lab.start(broker, size) for broker in brokers]
+    attempts = [lab.start(broker, size) for broker in brokers]
     lab.wait(latency)
-    lab.table.answered_all(flights, lab.now)
+    lab.table.answered_all(attempts, lab.now)
 
 
 def test_answers_told_at_once_are_samples_each():
@@ -272,3 +273,49 @@ def test_quick_answers_told_at_once_need_no_judgement_up_to_the_floor():
     assert asked == []
     at_once(lab, "broker-a", latency=17 * MS)
     assert len(asked) == 1
+
+
+def test_what_is_written_together_is_counted_for_each_broker_and_allowed_for_all_before_it():
+    lab = exact_lab()
+    names = ["broker-a", "broker-a", "broker-b", "broker-a", "broker-b"]
+    attempts = [lab.table.begin(name, lab.now) for name in names]
+    alone = [lab.table.begin(name, lab.now) for name in names]
+    lab.wait(MS)
+    sizes = [1000, 2000, 3000, 4000, 5000]
+    note_written(attempts, sizes, lab.now, 500)
+    assert [attempt.written_at for attempt in attempts] == [lab.now] * 5
+    for name in ("broker-a", "broker-b"):
+        own = [attempt for attempt in attempts if attempt.broker == name]
+        assert list(own[0].entry.under_way) == own
+    # As if each had been written by itself, behind the bytes of all that were before it.
+    behind = [500 + sum(sizes[: place + 1]) for place in range(5)]
+    for attempt, unanswered in zip(alone, behind, strict=True):
+        attempt.written(lab.now, unanswered)
+    assert [attempt.allowance for attempt in attempts] == [attempt.allowance for attempt in alone]
+    assert len({attempt.allowance for attempt in attempts}) == 5
+
+
+def test_nothing_written_together_is_nothing():
+    lab = exact_lab()
+    before = lab.table.watch.at
+    note_written([], [], lab.now, 0)
+    assert lab.table.watch.at == before
+
+
+def test_a_broker_is_unreached_from_the_first_connection_that_fails_until_it_answers():
+    lab = FaultLab()
+    began = lab.now
+    attempt = lab.table.begin("broker-a", began)
+    lab.wait(2)
+    assert lab.table.unreached_for("broker-a", lab.now) is None
+    lab.table.broke(attempt, lab.now, ConnectFailedError("refused"))
+    assert lab.table.unreached_for("broker-a", lab.now) == 2
+    lab.wait(3)
+    lab.table.broke(
+        lab.table.begin("broker-a", lab.now), lab.now, ConnectFailedError("refused again")
+    )
+    assert lab.table.unreached_for("broker-a", lab.now) == 5
+    lab.wait(1)
+    lab.answer("broker-a", 0.25)
+    assert lab.table.unreached_for("broker-a", lab.now) is None
+    assert lab.table.unreached_for("nobody", lab.now) is None

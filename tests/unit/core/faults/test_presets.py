@@ -75,20 +75,20 @@ def test_to_java_even_a_hasty_time_out_is_a_failure(policy):
 
 def test_java_counts_connecting_as_latency_and_allows_nothing_for_size():
     lab = FaultLab(JAVA4)
-    flight = lab.table.begin("broker-a", lab.now)
+    attempt = lab.table.begin("broker-a", lab.now)
     lab.wait(0.5)
-    flight.written(lab.now, 100_000_000)
+    attempt.written(lab.now, 100_000_000)
     lab.wait(0.125)
-    lab.table.answered(flight, lab.now)
+    lab.table.answered(attempt, lab.now)
     assert lab.state("broker-a") == "isolated"
     assert lab.isolated[0][2] == "625 ms"
 
 
 def test_a_oneway_send_counts_with_its_time_in_java():
     lab = FaultLab(JAVA4)
-    flight = lab.start("broker-a")
+    attempt = lab.start("broker-a")
     lab.wait(0.75)
-    lab.table.settled(flight, lab.now)
+    lab.table.settled(attempt, lab.now)
     assert lab.health("broker-a").until == lab.now + 30
 
 
@@ -183,9 +183,9 @@ def test_a_failure_is_ranked_by_the_time_that_it_took():
     lab = FaultLab(JAVA4, brokers=("b0", "b1"))
     lab.answer("b0", 0.6)
     began = lab.now
-    flight = lab.table.begin("b1", began)
+    attempt = lab.table.begin("b1", began)
     lab.wait(0.003)
-    lab.table.failed(flight, lab.now, "refused the connection")
+    lab.table.failed(attempt, lab.now, "refused the connection")
     assert {lab.state("b0"), lab.state("b1")} == {"isolated"}
     assert lab.table.least_bad(lab.brokers, lab.now) == ["b1"]
 
@@ -480,9 +480,9 @@ def test_upstream_bug_handing_over_a_request_is_not_reported_as_its_completion(p
     lab = FaultLab(policy)
     lab.warm_up()
     lab.fail("broker-a")
-    flight = lab.start("broker-a")
+    attempt = lab.start("broker-a")
     assert lab.state("broker-a") == "isolated"
-    lab.table.cancelled(flight)
+    lab.table.cancelled(attempt)
     assert lab.state("broker-a") == "isolated"
 
 
@@ -514,7 +514,38 @@ def test_java_keeps_why_it_left_a_broker(policy):
     lab = FaultLab(policy)
     lab.answer("broker-a", 20.0)
     lab.fail("broker-b")
-    flight = lab.start("broker-c")
-    lab.table.settled(flight, lab.now, code=16)
+    attempt = lab.start("broker-c")
+    lab.table.settled(attempt, lab.now, code=16)
     causes = [lab.table.entry_of(broker).cause for broker in lab.brokers]
     assert causes == ["slow", "failed", "failed"]
+
+
+@pytest.mark.parametrize("policy", [JAVA4, JAVA5])
+def test_where_java_leaves_all_brokers_out_all_queues_are_allowed(policy):
+    lab = FaultLab(policy)
+    for broker in lab.brokers:
+        lab.answer(broker, 0.6)
+    assert {lab.state(broker) for broker in lab.brokers} == {"isolated"}
+    assert list(lab.view.allowed(lab.now)) == lab.queues
+
+
+@pytest.mark.parametrize("policy", [JAVA4, JAVA5])
+def test_java_smooths_the_latency_that_it_shows_with_connecting_included(policy):
+    lab = FaultLab(policy)
+    attempt = lab.table.begin("broker-a", lab.now)
+    lab.wait(0.25)
+    attempt.written(lab.now, 0)
+    lab.wait(0.25)
+    lab.table.answered(attempt, lab.now)
+    assert attempt.entry.smoothed == 0.5
+    assert attempt.entry.samples == 1
+    lab.answer("broker-a", 0.25)
+    assert 0.25 < attempt.entry.smoothed < 0.5
+    assert attempt.entry.samples == 2
+
+
+def test_only_java_and_never_off_heeds_sends_without_an_answer():
+    policies = (JAVA4, JAVA5, DETECTOR, FaultPolicy(), FaultPolicy.off())
+    assert [FaultLab(policy).table.heeds_oneway for policy in policies] == [
+        True, True, True, False, False,
+    ]  # fmt: skip

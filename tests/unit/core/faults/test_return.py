@@ -99,11 +99,11 @@ def test_a_trial_message_without_a_verdict_frees_the_place_and_proves_nothing(en
     lab = lab_of()
     lab.fail("b0")
     lab.probe("b0")
-    flight = lab.start("b0")
+    attempt = lab.start("b0")
     if end == "cancelled":
-        lab.table.cancelled(flight)
+        lab.table.cancelled(attempt)
     else:
-        lab.table.replied(flight, lab.now, 17)
+        lab.table.replied(attempt, lab.now, 17)
     assert lab.state("b0") == "trial"
     assert "b0" in lab.chosen()
     lab.answer("b0")
@@ -318,11 +318,11 @@ def test_resetting_an_unknown_broker_adds_none():
 def test_vanished_brokers_are_forgotten():
     lab = lab_of()
     lab.fail("b0")
-    flight = lab.start("b0")
+    attempt = lab.start("b0")
     lab.table.retain(["b1", "b2"])
     assert [item.broker for item in lab.table.snapshot(lab.now)] == ["b1", "b2"]
     assert lab.table.next_probe_at() is None
-    lab.table.failed(flight, lab.now, "closed the connection")
+    lab.table.failed(attempt, lab.now, "closed the connection")
     assert len(lab.isolated) == 1
     lab.table.retain(["b0", "b1", "b2"])
     assert lab.table.usable("b0", lab.now)
@@ -383,7 +383,7 @@ def test_nothing_is_known_of_a_broker_that_is_new():
         "epoch": 0,
         "expected": 0.0,
         "allow_per_byte": 1e-07,
-        "flights": {},
+        "under_way": {},
         "proof": NEVER,
         "suspect": False,
         "smoothed": 0.0,
@@ -399,7 +399,7 @@ def test_nothing_is_known_of_a_broker_that_is_new():
         "verdict_at": NEVER,
         "unreached_since": NEVER,
         "last_isolation": 0.0,
-        "trial_flight": None,
+        "trial_attempt": None,
         "trial_good": 0,
         "trial_at": FOREVER,
         "probe_at": FOREVER,
@@ -432,3 +432,20 @@ def test_a_new_address_needs_as_many_good_messages_as_a_trial():
     assert lab.state("broker-a") == "trial"
     lab.answer("broker-a")
     assert lab.state("broker-a") == "usable"
+
+
+def test_an_attempt_that_is_its_own_record_takes_the_place_of_a_trial_too():
+    lab = lab_of()
+    lab.fail("b0")
+    lab.probe("b0")
+    assert lab.state("b0") == "trial"
+    attempt = lab.table.begin("b1", lab.now)
+    version = lab.table.watch.version
+    lab.table.enter(attempt, "b0")
+    assert attempt.broker == "b0"
+    assert attempt.entry.trial_attempt is attempt
+    assert lab.table.watch.version > version
+    assert "b0" not in lab.chosen()  # one message at a time
+    second = lab.table.begin("b1", lab.now)
+    lab.table.enter(second, "b0")
+    assert attempt.entry.trial_attempt is attempt

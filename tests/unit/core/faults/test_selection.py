@@ -28,9 +28,9 @@ def spread(lab, sends, counters=None):
     for _ in range(sends):
         queue = lab.view.best(counters, lab.now)
         picks[queue] += 1
-        flight = lab.start(queue.broker)
+        attempt = lab.start(queue.broker)
         lab.wait(0.0001)
-        lab.table.answered(flight, lab.now)
+        lab.table.answered(attempt, lab.now)
     return picks
 
 

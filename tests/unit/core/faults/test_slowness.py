@@ -109,18 +109,18 @@ def test_a_slow_answer_in_our_own_pause_is_neither_sample_nor_verdict():
     health = lab.health("broker-a")
     assert (health.state, health.record) == ("usable", 0)
     assert health.smoothed == pytest.approx(0.002)
-    for flight in others:
-        lab.table.answered(flight, lab.now)
+    for attempt in others:
+        lab.table.answered(attempt, lab.now)
     assert {lab.state(broker) for broker in lab.brokers} == {"usable"}
 
 
 def test_after_a_pause_the_last_answer_to_be_read_does_not_take_the_blame():
     lab = FaultLab()
     lab.warm_up()
-    flights = [lab.start(broker) for broker in lab.brokers]
+    attempts = [lab.start(broker) for broker in lab.brokers]
     lab.wait(0.5)
-    for flight in flights:
-        lab.table.answered(flight, lab.now)
+    for attempt in attempts:
+        lab.table.answered(attempt, lab.now)
     assert lab.isolated == []
     # Only requests of that pause are excused, not those written after it.
     lab.answer("broker-b", 0.5)
@@ -130,11 +130,11 @@ def test_after_a_pause_the_last_answer_to_be_read_does_not_take_the_blame():
 def test_a_request_written_at_the_end_of_a_pause_is_not_excused():
     lab = FaultLab()
     lab.warm_up()
-    flights = [lab.start("broker-a"), lab.start("broker-b")]
+    attempts = [lab.start("broker-a"), lab.start("broker-b")]
     lab.wait(0.5)
-    lab.table.answered(flights[0], lab.now)
+    lab.table.answered(attempts[0], lab.now)
     late = lab.start("broker-c")
-    lab.table.answered(flights[1], lab.now)
+    lab.table.answered(attempts[1], lab.now)
     lab.wait(0.5)
     lab.table.answered(late, lab.now)
     assert lab.state("broker-c") == "isolated"
@@ -204,9 +204,9 @@ def test_the_allowance_of_a_witness_counts_before_it_is_overdue():
 def test_a_pause_of_ours_excuses_no_failure():
     lab = FaultLab()
     lab.warm_up()
-    flights = [lab.start(broker) for broker in lab.brokers]
+    attempts = [lab.start(broker) for broker in lab.brokers]
     lab.wait(0.5)
-    lab.table.failed(flights[0], lab.now, "closed the connection")
+    lab.table.failed(attempts[0], lab.now, "closed the connection")
     assert lab.state("broker-a") == "isolated"
 
 
@@ -285,9 +285,9 @@ def test_a_brokers_own_latency_has_no_say_in_what_is_typical_for_it():
     assert lab.state("broker-a") == "isolated"
     # For broker-b it is 64 ms: a time-out after 200 ms is hasty ...
     lab = uneven()
-    flight = lab.start("broker-b")
+    attempt = lab.start("broker-b")
     lab.wait(200 * MS)
-    lab.table.broke(flight, lab.now, RequestTimeoutError("", written=True))
+    lab.table.broke(attempt, lab.now, RequestTimeoutError("", written=True))
     assert lab.state("broker-b") == "usable"
     # ... a request of 600 ms is no ground for suspicion ...
     lab.start("broker-b")
@@ -307,11 +307,11 @@ def test_a_time_out_is_counted_from_writing_and_less_its_allowance():
     for waited, state in ((512 * MS + 8 * MS, "usable"), (512 * MS + 9 * MS, "isolated")):
         lab = FaultLab(slow_link)
         lab.warm_up(2 * MS)
-        flight = lab.table.begin("broker-a", lab.now)
+        attempt = lab.table.begin("broker-a", lab.now)
         lab.wait(1.0)  # connecting
-        flight.written(lab.now, 512)
+        attempt.written(lab.now, 512)
         lab.wait(waited)
-        lab.table.broke(flight, lab.now, RequestTimeoutError("", written=True))
+        lab.table.broke(attempt, lab.now, RequestTimeoutError("", written=True))
         assert lab.state("broker-a") == state
 
 
@@ -321,10 +321,10 @@ def test_a_time_out_is_counted_from_writing_and_less_its_allowance():
 )
 def test_the_words_of_a_time_out_tell_how_long_was_waited(written, words):
     lab = FaultLab()
-    flight = lab.table.begin("broker-a", lab.now)
+    attempt = lab.table.begin("broker-a", lab.now)
     lab.wait(1.0)
     if written:
-        flight.written(lab.now, 100)
+        attempt.written(lab.now, 100)
     lab.wait(2.0)
-    lab.table.broke(flight, lab.now, RequestTimeoutError("", written=written))
+    lab.table.broke(attempt, lab.now, RequestTimeoutError("", written=written))
     assert lab.isolated[0][2] == words

@@ -66,15 +66,15 @@ def test_without_a_typical_latency_there_is_no_suspicion():
 def test_suspicion_ends_with_the_request(end):
     lab = FaultLab(brokers=("broker-a", "broker-b"))
     lab.warm_up()
-    flight = lab.start("broker-a")
+    attempt = lab.start("broker-a")
     lab.wait(0.2)
     assert lab.chosen() == {"broker-b"}
     if end == "cancelled":
-        lab.table.cancelled(flight)
+        lab.table.cancelled(attempt)
     elif end == "settled":
-        lab.table.settled(flight, lab.now)
+        lab.table.settled(attempt, lab.now)
     else:
-        lab.table.replied(flight, lab.now, 17)
+        lab.table.replied(attempt, lab.now, 17)
     assert lab.chosen() == {"broker-a", "broker-b"}
     assert lab.health("broker-a").why == ""
 

@@ -33,19 +33,19 @@ def life(table, view, clock, seed, start, errors):
         for _ in range(1_500):
             now = clock()
             queue = view.best(counters, now, ["a"] if random.random() < 0.1 else [])
-            flight = table.begin(queue.broker, now)
+            attempt = table.begin(queue.broker, now)
             view.another_usable(queue.broker, now)
             fate = random.random()
             if fate > 0.02:
-                flight.written(clock(), 300)
+                attempt.written(clock(), 300)
             if fate < 0.02:
-                table.cancelled(flight)
+                table.cancelled(attempt)
             elif fate < 0.06:
-                table.failed(flight, clock(), "closed the connection")
+                table.failed(attempt, clock(), "closed the connection")
             elif fate < 0.10:
-                table.replied(flight, clock(), 17)
+                table.replied(attempt, clock(), 17)
             else:
-                table.answered(flight, clock())
+                table.answered(attempt, clock())
     except Exception as error:
         errors.append(error)
 

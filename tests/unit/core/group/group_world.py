@@ -34,7 +34,7 @@ from rocketwire.wire.client_bodies import queue_json
 from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, Reply, encode_command
 from rocketwire.wire.lenient_json import dumps, loads
-from rocketwire.wire.properties import decode_properties, encode_properties_bytes
+from rocketwire.wire.properties import decode_properties, encode_properties
 from rocketwire.wire.route import encode_route
 from rocketwire.wire.stored_message import encode_record
 
@@ -145,7 +145,7 @@ class GroupBroker(SimulatedBroker):
         return encode_record(
             topic=topic,
             body=message.body.encode(),
-            properties=encode_properties_bytes(properties),
+            properties=encode_properties(properties).encode(),
             queue_id=queue_id,
             queue_offset=offset,
             physical_offset=self.places.index(message),
@@ -496,8 +496,11 @@ class GroupWorld:
                 )
 
     def begins(self, member: Member, work: Work) -> None:
-        queue = work.process_queue.queue
+        queue, pauses = work.process_queue.queue, member.group.pauses
+        assert not pauses.hold(queue), f"{queue} is handed out while {member.name} has paused it"
         for message in work.messages:
+            if queue.topic == member.group.retry_topic:
+                assert message.topic not in pauses.topics, f"{message.topic} is paused"
             self.handled.append((member.name, queue, message.offset, message.text))
         if member.config.ordered:
             other = self._busy.get(queue)
@@ -517,14 +520,18 @@ class GroupWorld:
             del self._busy[queue]
         if is_good:
             for message in work.messages:
-                self.done.add((queue, message.offset))
+                self.settled(queue, message.offset)
                 self.bodies.add(message.text)
+
+    def settled(self, queue: MessageQueue, offset: int) -> None:
+        """A message need not be handled any more."""
+        self.done.add((queue, offset))
 
     def gone(self, message: Stored) -> None:
         """A message was sent back: it need not be handled where it lies."""
         for queue, offset, other in self.messages():
             if other is message:
-                self.done.add((queue, offset))
+                self.settled(queue, offset)
 
     def gone_body(self, body: str) -> None:
         """The same, told by its body."""

@@ -12,8 +12,8 @@ from rocketwire.core.group.allocation import (
     allocation_named,
     average,
     average_by_circle,
-    consistent_hash,
     java_order,
+    on_hash_ring,
 )
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
@@ -22,7 +22,7 @@ VECTORS = Path(__file__).parents[3] / "vectors" / "allocation.tsv"
 STRATEGIES = {
     "AVG": average,
     "AVG_BY_CIRCLE": average_by_circle,
-    "CONSISTENT_HASH": consistent_hash,
+    "CONSISTENT_HASH": on_hash_ring,
 }
 
 
@@ -55,10 +55,10 @@ def test_every_queue_has_exactly_one_owner(strategy, members, queues):
 @given(members=st.integers(2, 12), queues=st.integers(1, 60))
 def test_a_consistent_hash_moves_only_the_queues_of_the_one_who_left(members, queues):
     ids, every = group_of(members, queues)
-    before = {member: set(consistent_hash(member, every, ids)) for member in ids}
+    before = {member: set(on_hash_ring(member, every, ids)) for member in ids}
     left = ids[1:]
     for member in left:
-        assert before[member] <= set(consistent_hash(member, every, left))
+        assert before[member] <= set(on_hash_ring(member, every, left))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
@@ -70,7 +70,7 @@ def test_a_stranger_gets_nothing(strategy):
 def test_strategies_have_names_and_may_be_functions():
     assert allocation_named("average") is average
     assert allocation_named("average_by_circle") is average_by_circle
-    assert allocation_named("Consistent-Hash") is consistent_hash
+    assert allocation_named("Consistent-Hash") is on_hash_ring
     assert allocation_named(average) is average
     with pytest.raises(ConfigError, match="allocation is 'fair': one of average, "):
         allocation_named("fair")

@@ -87,12 +87,12 @@ def test_a_fresh_start_forgets_everything():
 def test_the_idle_gate_opens_when_the_last_handler_is_done():
     held = process_queue()
     held.in_hand = 2
-    gate = held.idle_gate()
+    event = held.idle_event()
     held.put_down()
-    assert not gate.is_open
+    assert not event.is_set
     held.put_down()
-    assert gate.is_open
-    assert process_queue().idle_gate().is_open
+    assert event.is_set
+    assert process_queue().idle_event().is_set
 
 
 @given(st.data())

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
-from tests.unit.core.group.group_world import GroupWorld, Member
+from tests.unit.core.group.group_world import GroupWorld
+from tests.unit.core.group.storms import Storm, check_split
 
-from rocketwire.core.group.allocation import average
-from rocketwire.core.group.send_back import Retry
 from rocketwire.message import MessageQueue
 from rocketwire.testing.simulated_network import Hang
 from rocketwire.wire.codes import RequestCode
-
-
-def everything(world: GroupWorld) -> list[MessageQueue]:
-    return sorted(
-        MessageQueue("T", broker, i) for broker, n in world.topics["T"].items() for i in range(n)
-    )
-
-
-def check_split(world: GroupWorld) -> None:
-    """Everybody has what Java's average allocation gives him."""
-    queues, names = everything(world), sorted(world.members)
-    for name, mine in world.assignments().items():
-        assert mine == sorted(average(name, queues, names)), name
 
 
 def test_heartbeats_with_the_subscription_come_before_the_first_pull():
@@ -192,78 +176,6 @@ def test_a_dead_broker_does_not_stop_the_queues_of_others():
     assert set(lost) <= world.bodies
 
 
-class Storm:
-    """Random joins, leaves, crashes, restarts and queue changes, with messages all the time."""
-
-    def __init__(self, seed: int, **options: object) -> None:
-        self.world = GroupWorld(seed=seed)
-        self.random = Random(seed * 7919)
-        self.options = options
-
-    def join(self) -> None:
-        if len(self.world.members) < 6:
-            member = self.world.member(**self.options)
-            member.behave = self._behave
-            member.begin()
-
-    def _behave(self, _: object) -> tuple[float, object]:
-        # The quick ones go on with their queue before they look for another.
-        seconds = self.random.choice([0.0, 0.0002, 0.001, 0.01, 0.1, 1.0])
-        if self.random.random() < 0.05:
-            return seconds, self.random.choice([ValueError("bad luck"), Retry(after=1.0)])
-        return seconds, None
-
-    def leave(self) -> None:
-        self._any().leave()
-
-    def crash(self) -> None:
-        self._any().die()
-
-    def _any(self) -> Member:
-        return self.world.members[self.random.choice(sorted(self.world.members))]
-
-    def restart_broker(self) -> None:
-        broker = self.world.brokers[self.random.choice(sorted(self.world.brokers))]
-        broker.restart()
-        self.world.clock.call_at(self.world.clock() + self.random.uniform(0.1, 40.0), broker.heal)
-
-    def widen(self) -> None:
-        broker = self.random.choice(sorted(self.world.brokers))
-        if self.world.topics["T"][broker] < 8:
-            self.world.topics["T"][broker] += 1
-
-    def rage(self, seconds: float) -> None:
-        world = self.world
-        events = [self.join, self.join, self.leave, self.crash, self.restart_broker, self.widen]
-        self.join()
-        end = world.clock() + seconds
-        while world.clock() < end:
-            world.send(self.random.randrange(4))
-            world.run(self.random.uniform(0.05, 3.0))
-            if self.random.random() < 0.15:
-                event = self.random.choice(events)
-                if world.members or event == self.join:
-                    event()
-
-    def calm_down(self) -> None:
-        world = self.world
-        for broker in world.brokers.values():
-            broker.heal()
-        while len(world.members) < 2:
-            self.join()
-        for member in world.members.values():
-            member.behave = lambda _: (0.001, None)
-        sent = {message.body for _, _, message in world.messages()}
-        for _ in range(60):
-            world.run(10.0)
-            buried = {b for broker in world.brokers.values() for b in broker.dead_letters}
-            if sent <= world.bodies | buried:
-                break
-        assert sent <= world.bodies | buried
-        world.run(100.0)  # locks of the dead end after 60 s, routes are 30 s old at most
-        check_split(world)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_is_missed_in_a_storm(seed):
     storm = Storm(seed)
@@ -277,3 +189,18 @@ def test_no_two_members_ever_handle_an_ordered_queue_in_a_storm(seed):
     storm.rage(300.0)
     storm.calm_down()
     storm.world.check_order()
+
+
+def test_a_new_member_waits_once_for_a_broker_that_hangs_not_for_each_of_its_queues():
+    world = GroupWorld(queues=16)
+    world.brokers["broker-a"].break_now(Hang())
+    world.member().begin()
+    began = world.clock()
+    while not world.bodies and world.clock() < began + 60.0:
+        world.send(1, ("broker-b", 0))
+        world.run(0.5)
+    assert world.clock() - began < 15.0
+    world.brokers["broker-a"].heal()
+    lost = world.send(5, ("broker-a", 15))
+    world.run(60.0)
+    assert set(lost) <= world.bodies

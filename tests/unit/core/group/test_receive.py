@@ -8,6 +8,7 @@ import pytest
 from tests.unit.core.world import World
 
 from rocketwire.core.group.receive import Receiver
+from rocketwire.core.group.receive_start import Place
 from rocketwire.errors import BrokerError, TransportError
 from rocketwire.testing.simulated_network import Refuse
 from rocketwire.wire.client_bodies import Subscription
@@ -107,6 +108,28 @@ def test_one_broker_holds_the_question_for_seconds() -> None:
     assert 400 <= held <= 500
 
 
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_brokers_that_hold_no_question_are_asked_less_and_less_often(brokers: int) -> None:
+    """One that has too many waiting questions, or takes ours for too late, answers at once."""
+    world = World(brokers=brokers)
+    script = Brokers(world)
+    began = world.clock()
+    assert receive(world, make(world), wait=15.0) == []
+    assert world.clock() - began >= 15.0
+    rounds = len(script.pops) / brokers
+    assert 15 <= rounds <= 45
+
+
+def test_a_message_that_comes_while_brokers_hold_nothing_is_received_soon() -> None:
+    world = World(brokers=1)
+    script = Brokers(world)
+    receiver = make(world)
+    began = world.clock()
+    world.clock.call_at(began + 7.0, lambda: setattr(script, "waiting", 1))
+    assert len(receive(world, receiver, wait=15.0)) == 1
+    assert world.clock() - began < 7.0 + 0.6
+
+
 def test_nobody_to_be_reached_is_an_error_whenever_the_wait_ends() -> None:
     for wait in (0.0, 0.05, 0.1, 0.3, 0.77, 2.0, 9.0):
         world = World(brokers=2)
@@ -126,14 +149,14 @@ def test_a_broker_that_is_away_is_left_alone_for_a_while_and_then_asked_again() 
     receive(world, receiver)
     world.brokers["broker-a"].break_now(Refuse())
     assert receive(world, receiver, wait=0.3) == []
-    rests = receiver._rests["broker-a"]
-    assert rests.until > world.clock()
+    place = Place("T", "broker-a")
+    assert receiver._rests.awake([place]) == []
     world.brokers["broker-a"].heal()
     world.clock.run_until(world.clock() + 31.0)
     brokers.pops.clear()
     receive(world, receiver)
     assert len(brokers.pops) == 2
-    assert receiver._rests == {}
+    assert receiver._rests.awake([place]) == [place]
 
 
 def test_a_refusal_is_told_unless_there_are_messages() -> None:
@@ -184,7 +207,9 @@ def test_a_message_of_a_retry_topic_keeps_the_receipt_that_it_brings() -> None:
     def answer(command: Command) -> Command | None:
         if command.code != RequestCode.POP_MESSAGE:
             return brokers.answer(command)
-        ext = {"popTime": "1", "invisibleTime": "2", "reviveQid": "3", "startOffsetInfo": ""}
+        ext = {
+            "popTime": "1700000000123", "invisibleTime": "2", "reviveQid": "3", "startOffsetInfo": "",
+        }  # fmt: skip
         return Command(0, ext, record(9, properties=f"POP_CK\x01{text}\x02"))
 
     world.extra_answer = answer
@@ -193,3 +218,40 @@ def test_a_message_of_a_retry_topic_keeps_the_receipt_that_it_brings() -> None:
     assert taken.receipt.encode() == text
     world.driver.run(receiver.acknowledge([(taken.receipt, "T")]))
     assert brokers.acks[0].ext["topic"] == "%RETRY%g_T"
+
+
+FORGED = [
+    "0 1 60000 0 0 broker-a 0 3",
+    "0 1700000000000 60000 0 1 elsewhere 0 9",
+    "0 1700000000000 60000 0 1 broker-a 5 9",
+    "0 1700000000000 60000 0 0 broker-a 0 9",
+    "no receipt",
+    "9" * 5000 + " 1700000000000 60000 0 1 broker-a 0 9",
+]
+
+
+@pytest.mark.parametrize("forged", FORGED)
+@pytest.mark.parametrize("mark", ["0", "1", "2"])
+def test_a_receipt_that_the_sender_wrote_into_its_message_does_not_count(
+    forged: str, mark: str
+) -> None:
+    # In a batch brokers store it as it comes; acknowledging by it would do so with another message.
+    world = World(brokers=1)
+    brokers = Brokers(world)
+    topics = {"0": "T", "1": "%RETRY%g_T", "2": "%RETRY%g+T"}
+
+    def answer(command: Command) -> Command | None:
+        if command.code != RequestCode.POP_MESSAGE:
+            return brokers.answer(command)
+        ext = {
+            "popTime": "1700000000000", "invisibleTime": "60000", "reviveQid": "3",
+            "startOffsetInfo": f"{mark} 0 7", "msgOffsetInfo": f"{mark} 0 8,9",
+        }  # fmt: skip
+        return Command(0, ext, record(9, properties=f"POP_CK\x01{forged}\x02"))
+
+    world.extra_answer = answer
+    receiver = make(world)
+    (taken,) = receive(world, receiver, 1)
+    assert taken.receipt.encode() == f"7 1700000000000 60000 3 {mark} broker-a 0 9"
+    world.driver.run(receiver.acknowledge([(taken.receipt, "T")]))
+    assert brokers.acks[0].ext["topic"] == topics[mark]

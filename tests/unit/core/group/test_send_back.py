@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 
 import pytest
 from tests.unit.core.group.group_world import GroupWorld
@@ -55,6 +56,11 @@ def test_delays_are_the_brokers():
 def test_a_retry_before_now_is_refused():
     with pytest.raises(ConfigError, match=r"Retry after is -1: seconds"):
         Retry(after=-1)
+    for wrong in ("soon", float("nan"), [1], 1e300):
+        with pytest.raises(ConfigError, match="Retry after is"):
+            Retry(after=wrong)
+    assert Retry(after="500ms") == Retry(0.5)
+    assert pickle.loads(pickle.dumps(Retry("5s"))).after == 5.0
 
 
 def test_a_failed_message_goes_back_and_its_queue_goes_on():

@@ -35,7 +35,7 @@ class Whole:
         ((QUEUE, 0, 1, -0.1), r"wait is -0\.1: seconds, 0 or more"),
         ((QUEUE, 0, 1, math.nan), "wait is nan"),
         ((QUEUE, 0, 1, math.inf), "wait is inf"),
-        ((QUEUE, 0, 1, "1"), "wait is '1'"),
+        ((QUEUE, 0, 1, "soon"), "wait is 'soon'"),
     ],
 )
 def test_a_pull_that_no_broker_could_answer_is_refused(arguments: Any, words: str) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.wire_tools import reply_from
 
 from rocketwire.config import ReaderConfig
 from rocketwire.core.effects import Invoke, Op, Sleep
@@ -19,7 +20,7 @@ from rocketwire.system.surroundings import surroundings
 from rocketwire.testing.virtual_clock import VirtualClock
 from rocketwire.wire import message_fields
 from rocketwire.wire.codes import ResponseCode
-from rocketwire.wire.command import RESPONSE, Command, reply_from
+from rocketwire.wire.command import RESPONSE, Command
 from rocketwire.wire.route import BrokerData, QueueData, TopicRoute, encode_route
 from rocketwire.wire.stored_message import encode_record
 

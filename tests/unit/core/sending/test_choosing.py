@@ -30,8 +30,8 @@ def known(brokers: int = 3, **options: Any) -> tuple[World, Chooser, TopicEntry]
 def isolate(world: World, *brokers: str) -> None:
     now = world.clock()
     for broker in brokers:
-        flight = world.instance.faults.begin(broker, now)
-        world.instance.faults.failed(flight, now, "refused the connection")
+        attempt = world.instance.faults.begin(broker, now)
+        world.instance.faults.failed(attempt, now, "refused the connection")
 
 
 # -- what is made once -----------------------------------------------------------------------

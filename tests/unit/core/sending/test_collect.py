@@ -32,7 +32,7 @@ class Handle:
 
     @property
     def outcome(self) -> Any:
-        assert self.batch.over.is_open
+        assert self.batch.over.is_set
         return self.batch.outcome(self.place)
 
 
@@ -428,7 +428,7 @@ def test_a_message_that_is_taken_back_in_time_is_not_sent() -> None:
     assert alone.batch.withdraw(alone.place)
     shop.run()
     assert len(shop.requests()) == 1
-    assert alone.batch.over.is_open
+    assert alone.batch.over.is_set
 
 
 def test_a_place_that_does_not_exist_is_an_error() -> None:

@@ -11,9 +11,9 @@ def test_a_closed_group_is_over_when_the_last_of_it_has_left() -> None:
     first.count += 2
     assert groups.close() == [first]
     first.leave()
-    assert not first.over.is_open
+    assert not first.over.is_set
     first.leave()
-    assert first.over.is_open
+    assert first.over.is_set
 
 
 def test_what_comes_after_a_close_belongs_to_another_group() -> None:
@@ -25,8 +25,8 @@ def test_what_comes_after_a_close_belongs_to_another_group() -> None:
     assert later is not first
     later.count += 1
     first.leave()
-    assert first.over.is_open
-    assert not later.over.is_open
+    assert first.over.is_set
+    assert not later.over.is_set
 
 
 def test_a_group_that_is_not_closed_goes_on_when_it_is_empty() -> None:

@@ -11,6 +11,7 @@ from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.hooks import HookSet, SendEvent
 from rocketwire.message import Message
 from rocketwire.testing.simulated_network import Hang
+from rocketwire.wire.command import RESPONSE, Command, Reply, encode_command
 
 
 class Ends:
@@ -47,6 +48,26 @@ def test_the_end_of_a_send_is_told_with_when_what_and_where() -> None:
     assert event.elapsed == pytest.approx(world.clock())
     assert event.address == address("broker-a")
     assert 0 < event.size < 100
+
+
+@pytest.mark.parametrize("code", [0, 2], ids=["stored", "refused"])
+def test_an_answer_that_makes_no_sense_fails_the_send_as_it_does_without_hooks(code) -> None:
+    """Hooks are told whether the broker wants traces, which stands in the part that can't be read."""
+    ends = Ends()
+    world = World(1, hooks=(ends,), retries=1)
+    world.send()
+    ends.events.clear()
+    place = {"msgId": "0A", "queueId": "0", "queueOffset": "1"}
+    frame = bytearray(encode_command(Command(code, place, remark="no", flag=RESPONSE))[4:])
+    at = frame.index(b"msgId")
+    frame[at - 2 : at] = b"\x7f\xff"  # the length of the field's name
+    world.network._respond = lambda *_: Reply(bytes(frame))
+    with pytest.raises(SendFailedError) as failed:
+        world.send()
+    assert failed.value.outcome is Outcome.MAYBE_STORED
+    assert len(failed.value.attempts) == 2
+    (event,) = ends.events
+    assert event.error is failed.value
 
 
 def test_attempts_are_numbered_from_one_whatever_became_of_them() -> None:

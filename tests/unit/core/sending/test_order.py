@@ -120,10 +120,10 @@ def test_order_disappear_when_nobody_stands_in_them() -> None:
     order = KeyOrder(SimulatedLock())
     (one,) = order.enter(["a"], is_accepted=True)
     both = order.enter(["a", "b"], is_accepted=True)
-    assert one.gate.is_open
-    assert [t.gate.is_open for t in both] == [False, True]
+    assert one.ready.is_set
+    assert [t.ready.is_set for t in both] == [False, True]
     order.leave(one)
-    assert both[0].gate.is_open
+    assert both[0].ready.is_set
     for ticket in both:
         order.leave(ticket)
     assert len(order) == 0
@@ -135,10 +135,10 @@ def test_leaving_the_middle_of_a_line_opens_nobody() -> None:
     order = KeyOrder(SimulatedLock())
     first, second, third = (order.enter(["a"], is_accepted=False)[0] for _ in range(3))
     order.leave(second, ValueError("gave up"))
-    assert not third.gate.is_open
+    assert not third.ready.is_set
     assert third.failed_before is None
     order.leave(first)
-    assert third.gate.is_open
+    assert third.ready.is_set
 
 
 def test_what_was_accepted_behind_a_message_that_is_given_up_in_flight_is_not_sent() -> None:

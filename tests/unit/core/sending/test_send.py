@@ -206,6 +206,23 @@ def test_a_lost_connection_is_maybe_stored_and_the_success_after_it_says_so() ->
     assert moved.queue.broker == "broker-b"
 
 
+def test_a_retry_goes_by_the_old_route_where_the_new_one_has_no_queues() -> None:
+    """As while a master dies: others have asked again, and the name server has forgotten it."""
+    world = World(1)
+    world.send()
+    world.brokers["broker-a"].break_now(Refuse())
+    task = world.driver.spawn(world.operation())
+    world.instance.routes.update("T", route_of({}), is_fallback=False)
+    known = world.instance.routes.get("T")
+    assert known is not None
+    assert not known.queues
+    world.clock.advance(10.0)
+    with pytest.raises(SendFailedError) as failed:
+        task.result()
+    assert failed.value.outcome is Outcome.NOT_SENT
+    assert [attempt.queue.broker for attempt in failed.value.attempts] == ["broker-a"] * 3
+
+
 def test_a_result_that_is_not_flushed_is_returned_as_it_is() -> None:
     world = World(2)
     world.codes = {n: [ResponseCode.FLUSH_DISK_TIMEOUT] for n in world.names}

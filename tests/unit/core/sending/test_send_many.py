@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from tests.unit.core.world import World, route_of
 
-from rocketwire.core.sending.send_many import ManySender
-from rocketwire.core.together import run_together
-from rocketwire.errors import InvalidMessageError, Outcome, SendFailedError
+from rocketwire.core.effects import Op, Sleep
+from rocketwire.core.sending.send_many import CHECKED_AT_ONCE, ManySender, Stream
+from rocketwire.core.side_by_side import run_together
+from rocketwire.errors import ConfigError, InvalidMessageError, Outcome, SendFailedError
 from rocketwire.message import Message, SendResult
 from rocketwire.testing.simulated_network import Refuse
 from rocketwire.wire.batch import decode_batch
@@ -36,6 +37,41 @@ def test_every_message_has_its_own_result_in_the_order_given() -> None:
     assert all(isinstance(r, SendResult) for r in results)
     assert len({r.message_id for r in results}) == 2500
     assert len(world.stored) < 10
+
+
+class Selector:
+    """Chooses the first queue, and raises when its turn comes."""
+
+    pins = False
+
+    def __init__(self, *turns: int) -> None:
+        self.turns = turns
+        self.asked = 0
+
+    def __call__(self, queues, message, argument):
+        self.asked += 1
+        if self.asked in self.turns:
+            raise KeyError(f"turn {self.asked}")
+        return queues[0]
+
+
+def test_a_selector_that_fails_for_one_part_does_not_hide_what_became_of_the_others() -> None:
+    world = World(selector=Selector(4))
+    results = send_many(world, [Message("T", b"%d" % n) for n in range(12_000)])
+    failed = [n for n, r in enumerate(results) if not isinstance(r, SendResult)]
+    assert len(failed) == 1000
+    assert isinstance(results[failed[0]], ConfigError)
+    assert sorted(map(int, bodies(world))) == [n for n in range(12_000) if n not in set(failed)]
+
+
+def test_a_selector_because_of_which_nothing_is_sent_is_an_error_of_the_settings() -> None:
+    world = World(selector=Selector(*range(1, 5)))
+    many = ManySender(world.sender, [Message("T", b"x")] * 3000, None)
+    streams = world.driver.run(many.streams())
+    world.driver.run(run_together([many.run(stream) for stream in streams]))
+    with pytest.raises(ConfigError, match="turn 1"):
+        many.finish(return_errors=True)
+    assert world.stored == []
 
 
 def test_several_topics_go_at_once() -> None:
@@ -115,3 +151,71 @@ def test_messages_with_flags_share_a_request_and_delayed_ones_never_do() -> None
     assert len({r.message_id for r in results}) == len(results)
     (_, _, first) = next(c for c in world.stored if c[2].ext.get("m") == "true")
     assert [item.flag for item in decode_batch(first.body)] == list(range(20))
+
+
+def test_a_long_list_is_split_in_pieces_between_which_others_have_their_turn() -> None:
+    world = World(1)
+    given = [Message("T", b"%d" % number) for number in range(3 * CHECKED_AT_ONCE + 5)]
+    many = ManySender(world.sender, given, None)
+    turns: list[Sleep] = []
+
+    def watched() -> Op[list[Stream]]:
+        operation, answer = many.streams(), None
+        while True:
+            try:
+                effect = operation.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            if isinstance(effect, Sleep):
+                turns.append(effect)
+            answer = yield effect
+
+    streams = world.driver.run(watched())
+    assert len(turns) == 3
+    parts = [part for stream in streams for part in stream.parts]
+    assert sorted(index for part in parts for index in part.indexes) == list(range(len(given)))
+    sizes = [len(part.indexes) for part in parts]
+    assert sizes.count(1000) == len(sizes) - 1, "the end of a piece is no end of a part"
+
+
+def test_free_and_keyed_messages_of_several_topics_find_their_results_in_any_mixture() -> None:
+    world = World(2)
+    world.routes["U"] = world.routes["T"]
+    given = [
+        Message(
+            "TU"[number % 2], b"%d" % number, sharding_key=f"k{number % 7}" if number % 3 else None
+        )
+        for number in range(CHECKED_AT_ONCE + 100)
+    ]
+    results = send_many(world, given)
+    assert all(type(result) is SendResult for result in results)
+    assert [result.queue.topic for result in results] == [message.topic for message in given]
+    assert sorted(bodies(world)) == sorted(message.body for message in given)
+
+
+def test_streams_that_go_on_together_encode_a_share_in_each_tick() -> None:
+    world = World()
+    many = ManySender(world.sender, [Message("T", b"%d" % n) for n in range(16_000)], None)
+    streams = world.driver.run(many.streams())
+    assert len(streams) == 8
+    waiting, ticks = [many.run(stream, in_turns=True) for stream in streams], []
+    while waiting:
+        effects = [(operation, operation.send(None)) for operation in waiting]
+        waiting = [operation for operation, effect in effects if type(effect) is Sleep]
+        ticks.append(len(effects) - len(waiting))
+    # Two parts of a thousand fit into one tick; the first stream of each has them encoded first.
+    assert ticks == [2, 2, 2, 2]
+
+
+def test_a_part_above_the_share_of_a_tick_goes_alone(monkeypatch) -> None:
+    monkeypatch.setattr("rocketwire.core.sending.send_many.CHECKED_AT_ONCE", 10)
+    world = World()
+    many = ManySender(world.sender, [Message("T", b"%d" % n) for n in range(3000)], None)
+    streams = world.driver.run(many.streams())
+    waiting, ticks = [many.run(stream, in_turns=True) for stream in streams], []
+    while waiting:
+        effects = [(operation, operation.send(None)) for operation in waiting]
+        waiting = [operation for operation, effect in effects if type(effect) is Sleep]
+        ticks.append(len(effects) - len(waiting))
+    assert sum(ticks) == len(streams)
+    assert max(ticks) == 1

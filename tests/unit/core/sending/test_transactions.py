@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.unit.core.world import World
@@ -13,9 +13,11 @@ from rocketwire import (
     SendFailedError,
     TransactionError,
     TransactionState,
+    UnsupportedRequestError,
 )
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.transactions import TransactionSteps
+from rocketwire.core.upkeep import keep_heartbeats
 from rocketwire.sync.transaction import Transaction
 from rocketwire.testing.simulated_network import Hang, Refuse
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -152,3 +154,62 @@ def test_properties_that_leave_no_room_are_refused():
     )
     with pytest.raises(Exception, match="those of the transaction included"):
         steps._begin(SendMode.BLOCKING)
+
+
+class Checker:
+    """A checker that is never asked."""
+
+    def decided(self, key: str) -> None:
+        """Nothing is to be done."""
+
+
+class Proxy:
+    """Stands in the place of name servers and brokers, and notes in which order it is asked."""
+
+    def __init__(self, world: World) -> None:
+        self.order: list[int] = []
+        world.extra_answer = self
+        world.instance.producer_groups.add("g")
+        world.instance.presence.want()
+        world.driver.spawn(keep_heartbeats(world.instance))
+
+    def __call__(self, command: Command) -> Command | None:
+        if command.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            return Command(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="not supported")
+        self.order.append(command.code)
+        return None
+
+
+def test_a_proxy_hears_of_a_group_before_its_first_half_message():
+    """One of 5.3 forgets a group that sends first, and nobody ever asks for its decision."""
+    world = World()
+    proxy = Proxy(world)
+    world.instance.check_runners["g"] = cast("Any", Checker())
+    for _ in range(2):
+        with transaction(world):
+            pass
+    heard, sent = (RequestCode.HEART_BEAT, RequestCode.SEND_MESSAGE_V2)
+    assert proxy.order.count(sent) == 2
+    assert proxy.order.index(heard) < proxy.order.index(sent)
+    assert proxy.order.count(heard) == 3, "one round of three brokers, not one for each transaction"
+
+
+def test_nothing_is_sent_through_a_proxy_without_a_checker():
+    world = World()
+    proxy = Proxy(world)
+    with pytest.raises(UnsupportedRequestError, match="checker="):
+        transaction(world).__enter__()
+    assert RequestCode.SEND_MESSAGE_V2 not in proxy.order
+
+
+def test_nothing_is_sent_through_a_proxy_that_answers_no_heartbeat():
+    world = World()
+    Proxy(world)
+    world.instance.check_runners["g"] = cast("Any", Checker())
+    for broker in world.brokers.values():
+        broker.break_now(Hang())
+    for _ in range(5):  # also after a round of heartbeats that nobody answered
+        with pytest.raises(SendFailedError, match=r"no heartbeat within 1\.0 s") as caught:
+            transaction(world, timeout=1.0).__enter__()
+        assert caught.value.outcome is Outcome.NOT_SENT
+    assert world.stored == []

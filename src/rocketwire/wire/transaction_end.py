@@ -1,0 +1,84 @@
+"""The end of a transaction, as a request that is quickly made.
+
+Every transaction has one, and but for five fields it is the same for all of a topic on a broker.
+Encoding it field by field would cost a tenth of the whole transaction.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from rocketwire.wire.binary_header import encode_ext
+from rocketwire.wire.codes import RequestCode
+from rocketwire.wire.encoded_request import EncodedRequest
+from rocketwire.wire.headers import end_transaction
+
+#: Topics on brokers whose constant fields are kept.
+_MOST_KEPT: Final = 1000
+_CHANGING: Final = frozenset(
+    {"tranStateTableOffset", "commitLogOffset", "commitOrRollback", "msgId", "transactionId"}
+)
+
+
+class TransactionEnd(EncodedRequest):
+    """END_TRANSACTION, by the producer that began it.
+
+    Args:
+        group: the producer group, as servers know it.
+        topic: of the message, as servers know it.
+        broker: that has the half message.
+        queue_offset: where it lies there.
+        commit_log_offset: the same, in the commit log.
+        decision: one of ``SystemFlag.TRANSACTION_*``.
+        message_id: its unique id.
+        transaction_id: of the transaction.
+    """
+
+    __slots__ = ()
+
+    code = int(RequestCode.END_TRANSACTION)
+
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        broker: str,
+        queue_offset: int,
+        commit_log_offset: int,
+        decision: int,
+        message_id: str,
+        transaction_id: str,
+    ) -> None:
+        at, log = b"%d" % queue_offset, b"%d" % commit_log_offset
+        word = b"%d" % decision
+        unique, own = message_id.encode(), transaction_id.encode()
+        super().__init__(
+            b"".join((
+                _constant(group, topic, broker),
+                b"\x00\x14tranStateTableOffset", _size(at), at,
+                b"\x00\x0fcommitLogOffset", _size(log), log,
+                b"\x00\x10commitOrRollback", _size(word), word,
+                b"\x00\x05msgId", _size(unique), unique,
+                b"\x00\x0dtransactionId", _size(own), own,
+            ))
+        )  # fmt: skip
+
+
+def _size(value: bytes) -> bytes:
+    return len(value).to_bytes(4, "big")
+
+
+@lru_cache(_MOST_KEPT)
+def _constant(group: str, topic: str, broker: str) -> bytes:
+    """The fields that are the same for all transactions of a topic on a broker."""
+    fields = end_transaction(
+        group=group,
+        topic=topic,
+        queue_offset=0,
+        commit_log_offset=0,
+        decision=0,
+        message_id="",
+        broker=broker,
+    )
+    return encode_ext({name: value for name, value in fields.items() if name not in _CHANGING})

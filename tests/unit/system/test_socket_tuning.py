@@ -1,0 +1,50 @@
+"""Sockets are made so that no interrupt takes one along."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+
+import pytest
+from tests.unit.sync.moments import Moments
+
+from rocketwire.system.socket_tuning import make_socket
+
+pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors")
+
+
+def open_files() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_at_any_moment_leaves_no_socket_open() -> None:
+    before, at = open_files(), 0
+    while True:
+        # Python's own code is part of it: the socket is open before it is whole.
+        moments = Moments(at, interrupt, raises=True, modules=("socket",))
+        made = None
+        try:
+            with moments:
+                made = make_socket(socket.AF_INET)
+        except KeyboardInterrupt:
+            assert made is None
+        if made is not None:
+            made.close()
+        assert open_files() == before, moments.where
+        if not moments.is_done:
+            break
+        at += 1
+    assert at > 3
+
+
+def test_a_family_that_there_is_not_is_an_error_and_leaves_nothing() -> None:
+    before = open_files()
+    with pytest.raises(OSError, match="not supported"):
+        make_socket(9999)
+    assert open_files() == before

@@ -1,0 +1,51 @@
+"""What tests need of the wire and the client does not: ids taken apart, replies, whole traces."""
+
+import struct
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from rocketwire.wire import headers
+from rocketwire.wire.command import Reply, encode_command
+from rocketwire.wire.trace_record import encode_trace_record
+
+
+def utc_month(now_ms):
+    """The month in UTC: the same on every machine."""
+    start = datetime.fromtimestamp(now_ms // 1000, UTC).replace(
+        day=1, hour=0, minute=0, second=0, microsecond=0
+    )
+    after = start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
+    return int(start.timestamp()) * 1000, int(after.timestamp()) * 1000
+
+
+class UniqueId(NamedTuple):
+    """What a unique id tells. ``month_ms`` counts from the start of the month it was made in."""
+
+    host: str
+    pid: int
+    salt: int
+    month_ms: int
+    counter: int
+
+
+def decode_message_id(text):
+    """The parts of a unique id: of 16 bytes, or of 28 with an IPv6 address."""
+    data = bytes.fromhex(text)
+    assert len(data) in {16, 28}
+    return UniqueId(str(ip_address(data[:-12])), *struct.unpack(">HiIH", data[-12:]))
+
+
+def encode_trace(records):
+    """The body of a trace message."""
+    return "".join(map(encode_trace_record, records)).encode("utf-8", "replace")
+
+
+def reply_from(command):
+    """A reply as it would come from the network."""
+    return Reply(encode_command(command)[4:])
+
+
+def with_long_names(ext):
+    """The fields of a send with the names that old clients and Go's write."""
+    return {name: ext[letter] for name, letter in headers.SEND_NAMES.items() if letter in ext}
