@@ -35,6 +35,8 @@ def application() -> Celery:
     options: dict[str, Any] = {}
     if os.environ.get(BROKER, "").startswith("filesystem"):
         options = {"data_folder_in": f"{folder}/queue", "data_folder_out": f"{folder}/queue"}
+        # Else kombu makes a folder of that name wherever the program was started.
+        options["control_folder"] = f"{folder}/control"
     made = Celery("bench", broker=os.environ.get(BROKER, "memory://"))
     made.conf.update(
         broker_transport_options=options,
