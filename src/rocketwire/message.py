@@ -7,10 +7,8 @@ depends on the producer's settings; what can never be right is refused here, at 
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict, TypeVar, Unpack, cast
 
@@ -342,7 +340,22 @@ class TransactionState(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class SendResult(Frozen):
+class _ResultSlots:
+    """The slots of a result, still open: a result is filled as one of these and then frozen.
+
+    Few of them, and all fields in one tuple: results of many messages stay in memory together, where
+    every slot costs the garbage collector time.
+    """
+
+    __slots__ = ("_place", "_read", "_values")
+
+    #: The fields in their order, None until they are read; by what, and for which one of a batch.
+    _values: tuple[Any, ...] | None
+    _read: Callable[..., Mapping[str, Any]] | None
+    _place: int | None
+
+
+class SendResult(_ResultSlots, Frozen):
     """Where a message, or a batch, was stored.
 
     ``attempts`` holds the tries that failed before, and is empty when the first one succeeded;
@@ -354,22 +367,7 @@ class SendResult(Frozen):
     many applications only care that there is one, and reading costs more than the send.
     """
 
-    __slots__ = (
-        "_place",
-        "_read",
-        "attempts",
-        "maybe_duplicate",
-        "message_id",
-        "message_ids",
-        "offset",
-        "offset_message_id",
-        "offset_message_ids",
-        "queue",
-        "recall_handle",
-        "region",
-        "status",
-        "transaction_id",
-    )
+    __slots__ = ()
 
     status: SendStatus
     message_id: str
@@ -399,20 +397,13 @@ class SendResult(Frozen):
         maybe_duplicate: bool = False,  # noqa: FBT001, FBT002 - a field like the others
         recall_handle: str | None = None,
     ) -> None:
-        _set(self, "status", status)
-        _set(self, "message_id", message_id)
-        _set(self, "offset_message_id", offset_message_id)
-        _set(self, "queue", queue)
-        _set(self, "offset", offset)
-        _set(self, "transaction_id", transaction_id)
-        _set(self, "region", region)
-        _set(self, "message_ids", message_ids)
-        _set(self, "offset_message_ids", offset_message_ids)
-        _set(self, "attempts", attempts)
-        _set(self, "maybe_duplicate", maybe_duplicate)
-        _set(self, "recall_handle", recall_handle)
-        # Last, because another thread may be on its way through ``__getattr__``.
-        _set(self, "_read", None)
+        values = (
+            status, message_id, offset_message_id, queue, offset, transaction_id, region,
+            message_ids, offset_message_ids, attempts, maybe_duplicate, recall_handle,
+        )  # fmt: skip
+        _set_values(self, values)
+        # Last, because another thread may be on its way through ``_filled``.
+        _set_read(self, None)
 
     @property
     def attempt_count(self) -> int:
@@ -426,9 +417,10 @@ class SendResult(Frozen):
         Args:
             read: called when a field is first asked for, at most once in each thread.
         """
-        result = _new(SendResult)
-        _set_read(result, read)
-        return result
+        made = _ResultSlots()
+        made._read, made._place, made._values = read, None, None  # noqa: SLF001 - it is one soon
+        made.__class__ = SendResult
+        return cast("SendResult", made)
 
     @staticmethod
     def read_each(read: Callable[[int], Mapping[str, Any]], count: int) -> list[SendResult]:
@@ -437,25 +429,20 @@ class SendResult(Frozen):
         A function for each of them would be two more objects for the garbage collector to follow,
         which costs more than all the rest of a result.
         """
-        made = [_new(SendResult) for _ in range(count)]
-        # For the sake of the calls; a loop of the interpreter's own takes a third of the time.
-        deque(map(_set_read, made, repeat(read)), 0)
-        deque(map(_set_place, made, range(count)), 0)
-        return made
+        results: list[Any] = []
+        for place in range(count):
+            made = _ResultSlots()
+            made._read, made._place, made._values = read, place, None  # noqa: SLF001
+            made.__class__ = SendResult
+            results.append(made)
+        return results
 
-    if not TYPE_CHECKING:  # to type checkers every name would be a field
-
-        def __getattr__(self, name: str) -> Any:
-            """Python comes here for a slot that is not filled yet."""
-            read = self._read if name in _RESULT_FIELDS else None
-            if read is not None:
-                try:
-                    place = self._place
-                except AttributeError:  # one that stands alone
-                    SendResult.__init__(self, **read())
-                else:
-                    SendResult.__init__(self, **read(place))
-            return object.__getattribute__(self, name)
+    def _filled(self) -> tuple[Any, ...]:
+        """The fields, read now."""
+        read, place = self._read, self._place
+        if read is not None:
+            SendResult.__init__(self, **(read() if place is None else read(place)))
+        return cast("tuple[Any, ...]", self._values)
 
     def _state(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _RESULT_FIELDS}
@@ -482,8 +469,20 @@ class SendResult(Frozen):
 
 _RESULT_FIELDS: Final = tuple(SendResult.__annotations__)
 # The slots' own setters: ``object.__setattr__`` looks for the name first.
-_set_read = vars(SendResult)["_read"].__set__
-_set_place = vars(SendResult)["_place"].__set__
+_set_read = vars(_ResultSlots)["_read"].__set__
+_set_values = vars(_ResultSlots)["_values"].__set__
+
+
+def _field(place: int) -> property:
+    def field(result: SendResult) -> Any:
+        values = result._values  # noqa: SLF001 - they are one thing
+        return (result._filled() if values is None else values)[place]  # noqa: SLF001
+
+    return property(field)
+
+
+for _number, _name in enumerate(_RESULT_FIELDS):
+    setattr(SendResult, _name, _field(_number))
 
 
 def _make_result(fields: dict[str, Any]) -> SendResult:

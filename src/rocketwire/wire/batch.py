@@ -8,7 +8,6 @@ decided by ``core/sending/validate.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, repeat
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - an exception under struct's own odd name
 from typing import Final, NamedTuple
@@ -63,6 +62,9 @@ def _too_large(body: bytes, properties: bytes, flag: int) -> LocalProtocolError:
 
 #: The last two digits of an id and what follows it.
 _ID_ENDS: Final = [b"%02X" % number + ID_END for number in range(256)]
+#: The same head as ``_HEAD``, without the two numbers that brokers fill in.
+_pack_sent_head = Struct(">i8xii").pack
+_PIECES: Final = 6
 
 
 def encode_items(
@@ -70,8 +72,10 @@ def encode_items(
 ) -> bytes:
     """The batch of these messages, each with its id.
 
-    One pass of the interpreter's own loops over each column (sizes, heads, ids) and one join: a
-    Python loop over the messages takes twice as long.
+    One pass of the interpreter's own loops over each column (sizes, heads, ids), each column put
+    into its places of one list, and one join: a Python loop over the messages takes twice as long,
+    and weaving the columns together message by message makes objects that the garbage collector
+    counts.
 
     Args:
         bodies: at least one.
@@ -81,27 +85,25 @@ def encode_items(
     """
     before = ID_NAME + ids.head.encode()
     id_size = len(before) + 4 + len(ID_END)
+    count = len(bodies)
     body_sizes = list(map(len, bodies))
     property_sizes = [id_size + len(field) for field in fields]
     sizes = [ITEM_OVERHEAD + b + p for b, p in zip(body_sizes, property_sizes, strict=True)]
-    heads = list(map(_pack_head, sizes, repeat(0), repeat(0), flags, body_sizes))
-    lengths = list(map(_pack_short, property_sizes))
-    pieces: list[bytes] = []
-    number, place = ids.first, 0
-    while place < len(bodies):  # once for as many as share all but the last two digits
-        low = number & 0xFF
-        end = place + 256 - low
-        columns = (
-            heads[place:end],
-            bodies[place:end],
-            lengths[place:end],
-            repeat(b"%b%02X" % (before, number >> 8 & 0xFF)),
-            _ID_ENDS[low:],
-            fields[place:end],
-        )
-        pieces += chain.from_iterable(zip(*columns))  # noqa: B905 - two of them are longer
-        number += end - place
-        place = end
+    starts: list[bytes] = []
+    number, last = ids.first, ids.first + count
+    while number < last:  # once for as many as share all but the last two digits
+        end = min(last, (number | 0xFF) + 1)
+        starts += [b"%b%02X" % (before, number >> 8 & 0xFF)] * (end - number)
+        number = end
+    low = ids.first & 0xFF
+    ends = _ID_ENDS * ((low + count + 0xFF) // 0x100)
+    pieces = [b""] * (_PIECES * count)
+    pieces[0::_PIECES] = map(_pack_sent_head, sizes, flags, body_sizes)
+    pieces[1::_PIECES] = bodies
+    pieces[2::_PIECES] = map(_pack_short, property_sizes)
+    pieces[3::_PIECES] = starts
+    pieces[4::_PIECES] = ends[low : low + count]
+    pieces[5::_PIECES] = fields
     return b"".join(pieces)
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from operator import attrgetter
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from rocketwire.core.effects import Op, Sleep
 from rocketwire.core.faults.selection import hash_queue
@@ -42,6 +42,7 @@ _topic_of: Final = attrgetter("topic")
 _key_of: Final = attrgetter("sharding_key")
 _NO_KEYS: Final = {None}
 
+_V = TypeVar("_V")
 Pieces = Sequence[Sequence[int]]
 Results = list[SendResult | RocketMQError | None]
 
@@ -94,6 +95,9 @@ class ManySender:
         self.large: list[Message] = []
         self.results: Results = [None] * len(self.messages)
         self._fields: list[bytes] = []
+        #: The bytes of each in a batch, and whether none says anything of how it is handled.
+        self._sizes: list[int] = []
+        self._is_usual = True
         #: The places of the messages of each topic, in pieces: those without a key, and the others.
         self._free: dict[str, list[Sequence[int]]] = {}
         self._keyed: dict[str, list[Sequence[int]]] = {}
@@ -115,34 +119,42 @@ class ManySender:
         some = self.messages[start : start + CHECKED_AT_ONCE]
         if not some:
             return False
-        ordinary = encoder.ordinary_fields(some)
-        if ordinary is not None:
-            fields += ordinary
-        else:
+        own = encoder.ordinary_fields(some)
+        is_ordinary = own is not None
+        if own is None:
+            own = []
             for message in some:
                 try:
-                    fields.append(encoder.checked_fields(message))
+                    own.append(encoder.checked_fields(message))
                 except InvalidMessageError as error:
-                    raise InvalidMessageError(f"message {len(fields)}: {error}") from None
-        self.large += filter(encoder.is_compressed, some)
-        self._sort_in(start, some)
+                    raise InvalidMessageError(f"message {start + len(own)}: {error}") from None
+        fields += own
+        # Whatever looks at each message does it here, while it is near: the memory of a long list
+        # is far away by the time at which it is cut.
+        overhead = self._overhead
+        self._sizes += [len(m.body) + len(f) + overhead for m, f in zip(some, own, strict=True)]
+        self.large += encoder.compressed_among(some)
+        if not is_ordinary and self._is_usual:
+            self._is_usual = all([m.handling is USUAL for m in some])  # noqa: C419  half the time
+        self._sort_in(start, some, is_one_topic=is_ordinary)
         return len(fields) < len(self.messages)
 
-    def _sort_in(self, start: int, some: Sequence[Message]) -> None:
+    def _sort_in(self, start: int, some: Sequence[Message], *, is_one_topic: bool) -> None:
         """Note the topics and places of the next messages."""
-        topics, keys = set(map(_topic_of, some)), set(map(_key_of, some))
-        if len(topics) == 1 and keys == _NO_KEYS:  # as most pieces have it
-            self._free.setdefault(topics.pop(), []).append(range(start, start + len(some)))
+        is_one_topic = is_one_topic or len(set(map(_topic_of, some))) == 1
+        if is_one_topic and set(map(_key_of, some)) == _NO_KEYS:  # as most pieces have it
+            places = range(start, start + len(some))
+            self._free.setdefault(some[0].topic, []).append(places)
             return
         free: dict[str, list[int]] = {}
         keyed: dict[str, list[int]] = {}
         for index, message in enumerate(some, start):
             found = free if message.sharding_key is None else keyed
             found.setdefault(message.topic, []).append(index)
-        for topic, places in free.items():
-            self._free.setdefault(topic, []).append(places)
-        for topic, places in keyed.items():
-            self._keyed.setdefault(topic, []).append(places)
+        for topic, indexes in free.items():
+            self._free.setdefault(topic, []).append(indexes)
+        for topic, indexes in keyed.items():
+            self._keyed.setdefault(topic, []).append(indexes)
 
     def streams(self) -> Op[list[Stream]]:
         """Ask for the routes of all topics and split."""
@@ -216,16 +228,13 @@ class ManySender:
 
         Column by column: a loop that puts each message into its part takes three times as long.
         """
-        messages = [self.messages[index] for index in indexes]
-        fields = [self._fields[index] for index in indexes]
-        overhead = self._overhead
-        sizes = [len(m.body) + len(f) + overhead for m, f in zip(messages, fields, strict=True)]
-        is_usual = all([m.handling is USUAL for m in messages])  # noqa: C419  half the time
+        messages, fields = _picked(self.messages, indexes), _picked(self._fields, indexes)
+        sizes = _picked(self._sizes, indexes)
         start, count = 0, len(messages)
         while start < count:
             most = sizes[start : start + _BATCH_MESSAGES]
             end = start + max(1, bisect_right(list(accumulate(most)), self._limit))
-            if not is_usual:
+            if not self._is_usual:
                 end = _end_of_kind(messages, start, end)
             if end == count and not is_last:
                 return indexes[start:]
@@ -339,6 +348,13 @@ def _joined(before: Sequence[int], after: Sequence[int]) -> Sequence[int]:
     if isinstance(before, range) and isinstance(after, range) and before.stop == after.start:
         return range(before.start, after.stop)
     return [*before, *after]
+
+
+def _picked(values: list[_V], places: Sequence[int]) -> list[_V]:
+    """The values at some places."""
+    if isinstance(places, range):
+        return values[places.start : places.stop]
+    return [values[place] for place in places]
 
 
 def _end_of_kind(messages: Sequence[Message], start: int, end: int) -> int:
