@@ -133,15 +133,26 @@ class RecordDecoder:
         self, found: Records, bodies: Sequence[PullBody], table: PropertyTable | None
     ) -> pa.RecordBatch:
         columns = _Columns(found, bodies, table, self._properties)
-        batch = pa.RecordBatch.from_arrays(
-            [columns.make(name) for name in self.schema.names], schema=self.schema
-        )
+        kept = self._kept(columns)
+        if kept is None:
+            arrays = [columns.make(name) for name in self.schema.names]
+        else:
+            # Bodies are chosen before they are put together: there may not be room for them twice.
+            fewer = _Columns(found.keep(kept.to_numpy(zero_copy_only=False)), bodies, None, "none")
+            arrays = [
+                fewer.bodies() if name == "body" else columns.make(name).filter(kept)
+                for name in self.schema.names
+            ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _kept(self, columns: _Columns) -> Any | None:
+        """Which rows are given; None if all are."""
         kept = None
-        if self._tags is not None and table is not None:
-            kept = pc.is_in(table.column(Property.TAGS), value_set=self._tags)
-        if self._on_bad_body != "raw" and found.decoded is not None:
+        if self._tags is not None and columns.table is not None:
+            kept = pc.is_in(columns.table.column(Property.TAGS), value_set=self._tags)
+        if self._on_bad_body != "raw" and columns.found.decoded is not None:
             kept = self._without_bad(columns, kept)
-        return batch if kept is None else batch.filter(kept)
+        return None if kept is None or kept.true_count == len(kept) else kept
 
     def _without_bad(self, columns: _Columns, kept: Any | None) -> Any:
         """Which rows have a body that could be decoded.
