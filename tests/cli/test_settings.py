@@ -97,6 +97,20 @@ def test_options_are_checked_before_anything_is_sent(rocketwire):
     assert "did you mean send_timeout" in done.err
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("pull_timeot=5", "did you mean pull_timeout"),
+        ("max_atempts=5", "did you mean max_attempts"),
+        ("accesKey=x", "did you mean accesskey"),
+    ],
+)
+def test_the_settings_of_every_client_are_suggested(rocketwire, given, meant):
+    done = rocketwire("send", "orders", "x", "-o", given)
+    assert done.code == 2
+    assert meant in done.err
+
+
 def test_an_option_without_a_value_is_refused(rocketwire):
     done = rocketwire("send", "orders", "x", "-o", "send_timeout")
     assert done.code == 2

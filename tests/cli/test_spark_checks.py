@@ -1,10 +1,24 @@
 """What can be told without Spark is told before Spark starts, in one line."""
 
+import re
+from functools import partial
+
 import pytest
 
 from rocketwire.cli import archive, lab, publish, report, simulate, transform
+from rocketwire.cli.invocation import Invocation, parse_options
+from rocketwire.cli.spark_work import source_options
+from rocketwire.config import canonical
+from rocketwire.errors import ConfigError
 
 pytest.importorskip("pyspark")
+
+from rocketwire.spark.options import (
+    CLIENT_OPTIONS,
+    SOURCE_OPTIONS,
+    read_options,
+    write_options,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +88,61 @@ def test_one_fault_is_one_line(rocketwire, cluster, tmp_path, monkeypatch, words
     assert done.code != 0
     (told,) = done.err.strip().splitlines()
     assert line in told
+
+
+#: Names that the commands ask for in words of their own.
+OWN_WORDS = {"topic": "{topic}", "topics": "{topic}", "startingOffsets": "--from"}
+
+
+@pytest.mark.parametrize("option", SOURCE_OPTIONS)
+def test_an_option_of_the_source_given_as_a_setting_is_answered_with_the_way_to_give_it(option):
+    way = OWN_WORDS.get(option, f"--set {option}=...")
+    for spelling in (option, snake(option)):
+        with pytest.raises(ConfigError, match="is an option of the Spark source") as told:
+            parse_options([f"{spelling}=secret"])
+        assert str(told.value).endswith(f" {way}")
+        assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize("option", SOURCE_OPTIONS)
+def test_a_misspelled_option_of_the_source_is_answered_with_itself(option):
+    with pytest.raises(ConfigError) as told:
+        parse_options([f"{option}x=1"])
+    assert f"did you mean {option} of the Spark source" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["archive", "known", "lake"],
+        ["transform", "known", "x", "--sql", "s"],
+        ["publish", "rows.json", "x"],
+        ["report", "notes.jsonl"],
+    ],
+)
+def test_all_commands_on_spark_say_that_an_option_is_the_sources(rocketwire, words):
+    done = rocketwire(*words, "-o", "readTimeout=3s")
+    assert done.code == 2
+    (told,) = done.err.strip().splitlines()
+    assert "--set readTimeout=..." in told
+    assert "send_timeout" not in told
+
+
+@pytest.mark.parametrize("option", [name for name in CLIENT_OPTIONS if name != "group"])
+def test_a_setting_of_the_client_reaches_the_source(option):
+    here = Invocation(given={snake(option): "7"})
+    assert source_options(here, None)[canonical(option)] == "7"
+
+
+@pytest.mark.parametrize(
+    "option", ["readTimeout", "deliveryTimeout", "offsetRetryInterval", "maxTriggerDelay"]
+)
+def test_a_wrong_span_is_answered_with_the_form_of_one(option):
+    read = write_options if option == "deliveryTimeout" else partial(read_options, streaming=True)
+    with pytest.raises(ConfigError, match=rf"^option {option}: .*e\.g\. \d+") as told:
+        read({"topic": "t", option.lower(): "soon", "minoffsetspertrigger": "5"})
+    assert "'soon'" in str(told.value)
+
+
+def snake(name):
+    return re.sub(r"[A-Z]", lambda found: "_" + found[0].lower(), name)

@@ -26,6 +26,7 @@ from rocketwire.cli import failures
 from rocketwire.cli.help_screen import PlainCommand
 from rocketwire.cli.output import make_console, to_json
 from rocketwire.cli.safe_text import TerminalLog
+from rocketwire.cli.setting_names import check_setting_names
 from rocketwire.config import (
     ClientConfig,
     ProducerConfig,
@@ -226,6 +227,7 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     """Refuse names that no client knows; values are checked by the client that uses them."""
     from rocketwire.consumer_config import ConsumerConfig
 
+    check_setting_names(settings, (ProducerConfig, ReaderConfig, ConsumerConfig))
     others = {
         canonical(spec.name)
         for kind in (ReaderConfig, ConsumerConfig)

@@ -21,7 +21,7 @@ from rocketwire.cli import failures
 from rocketwire.cli.failures import CommandFailedError, UsageError
 from rocketwire.cli.invocation import Invocation
 from rocketwire.cli.signals import stop_requested
-from rocketwire.config import ProducerConfig
+from rocketwire.config import ProducerConfig, ReaderConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,7 +141,7 @@ def _log_file(log: Path | None) -> Iterator[None]:
 
 def source_options(here: Invocation, given: Iterable[str] | None) -> dict[str, str]:
     """Options of the data source: the connection's settings as text, and those given."""
-    settings = here.settings(ProducerConfig)
+    settings = here.settings(ReaderConfig) | here.settings(ProducerConfig)
     found = {
         name: json.dumps(value) if isinstance(value, Mapping) else str(value)
         for name, value in settings.items()

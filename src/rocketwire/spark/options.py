@@ -209,7 +209,9 @@ def _client_names() -> tuple[str, ...]:
 
 
 CLIENT_OPTIONS: Final = _client_names()
-ALL_OPTIONS: Final = ("nameServers", *dict.fromkeys((*_READ, *_WRITE)), *CLIENT_OPTIONS)
+#: What no client has.
+SOURCE_OPTIONS: Final = tuple(dict.fromkeys((*_READ, *_WRITE)))
+ALL_OPTIONS: Final = ("nameServers", *SOURCE_OPTIONS, *CLIENT_OPTIONS)
 _KNOWN: Final = {canonical(name): name for name in ALL_OPTIONS}
 
 
