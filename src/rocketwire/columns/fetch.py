@@ -17,11 +17,11 @@ from rocketwire.columns.client_parts import ClientParts
 from rocketwire.columns.cursor import RangeCursor
 from rocketwire.columns.lost_messages import DataLossError
 from rocketwire.columns.offset_check import Accounts, FetchPolicy
-from rocketwire.columns.pulls import QueuePulls
 from rocketwire.columns.record_starts import PullBody
 from rocketwire.columns.reply_buffers import Answer, ReplyReader
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.core.naming import with_namespace
+from rocketwire.core.reading.queue_pulls import QueuePulls
 from rocketwire.errors import (
     BrokerError,
     ConnectFailedError,
@@ -246,7 +246,7 @@ class _BrokerReader:
             template = self._templates[cursor.queue]
             for offset, count in cursor.next_pulls(min(share, _ROW - len(self._sent))):
                 number = connection.session.number()
-                frames.append(template.frame(number, offset, count))
+                frames.append(template.request(offset, count).head(number))
                 self._sent[number] = (cursor, offset)
         if frames:
             connection.write_frames(frames, self._limit())

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _READ = 64 * 1024
 #: For the rest of an answer that is known to be large.
 _READ_ON = 1024 * 1024
-_JOIN_BELOW = 64 * 1024
+#: Smaller bodies are copied behind their heads, and leave in one system call.
+JOIN_BELOW: Final = 64 * 1024
 _MAX_IDLE = 60.0
 #: Longer waits than a poll can be asked for go round again.
 _LONGEST_WAIT: Final = 86_400.0
@@ -163,7 +164,7 @@ class Connection:
     ) -> None:
         """Write a request; ``observer`` is told when its first bytes have left, and not before."""
         size = len(head) + len(body)
-        if len(body) < _JOIN_BELOW:
+        if len(body) < JOIN_BELOW:
             self._write_all(head + body, deadline, size, observer)
         else:
             self._write_all(head, deadline, size, observer)

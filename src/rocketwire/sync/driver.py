@@ -12,7 +12,7 @@ from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.errors import ConnectionLostError, ProtocolError, RocketMQError, TransportError
 from rocketwire.message import SendResult
-from rocketwire.sync.connection import POLLIN, Connection, Pool, wait_for
+from rocketwire.sync.connection import JOIN_BELOW, POLLIN, Connection, Pool, wait_for
 from rocketwire.system.latch import Latch
 from rocketwire.wire.command import Reply
 
@@ -201,6 +201,8 @@ class Driver:
                     invoke = effect.invokes[index]
                     row = rows.setdefault(invoke.address, _Row(self._pool, results))
                     row.write(index, invoke)
+                for row in rows.values():
+                    row.flush()
                 self._read_rows([row for row in rows.values() if row.waiting])
             except BaseException:
                 for row in rows.values():
@@ -228,6 +230,8 @@ class _Row:
         self._results = results
         self._connection: Connection | None = None
         self._failure: RocketMQError | None = None
+        #: Requests that leave together, by their numbers.
+        self._held: dict[int, bytes] = {}
         self.waiting: dict[int, Invoke] = {}
         self._indexes: dict[int, int] = {}
 
@@ -250,14 +254,25 @@ class _Row:
             self._pool.discard(self._connection)
 
     def write(self, index: int, invoke: Invoke) -> None:
-        """Write one request; a failure stands for it and for those behind it."""
+        """Write one request; a failure stands for it and for those behind it.
+
+        Small ones that nobody observes are held until all of the row are known: a system call for each
+        is most of what a pull costs. Of a send it must be told when it left, and whether.
+        """
+        is_held = invoke.observer is None and len(invoke.request.body) < JOIN_BELOW
+        if not is_held:
+            self.flush()
         if self._failure is not None:
             self._results[index] = ConnectionLostError(str(self._failure))
             return
         try:
             if self._connection is None:
                 self._connection = self._pool.take(invoke.address, invoke.deadline)
-            opaque = self._connection.write(invoke.request, invoke.deadline, invoke.observer)
+            if is_held:
+                opaque, head = self._connection.session.issue(invoke.request)
+                self._held[opaque] = head + invoke.request.body
+            else:
+                opaque = self._connection.write(invoke.request, invoke.deadline, invoke.observer)
         except (TransportError, ProtocolError) as error:
             self._failure = self._results[index] = error
             if not self.waiting:  # nobody will read from it
@@ -265,6 +280,22 @@ class _Row:
         else:
             self.waiting[opaque] = invoke
             self._indexes[opaque] = index
+
+    def flush(self) -> None:
+        """Write what was held; a failure stands for all of it."""
+        held, self._held = self._held, {}
+        if not held or self._connection is None:
+            return
+        limit = min([self.waiting[opaque].deadline for opaque in held])
+        try:
+            self._connection.write_frames(list(held.values()), limit)
+        except (TransportError, ProtocolError) as error:
+            self._failure = error
+            for opaque in held:
+                self._results[self._indexes[opaque]] = error
+                del self.waiting[opaque]
+            if not self.waiting:
+                self.close()
 
     def read(self) -> None:
         """Take one answer, or the end of the connection."""

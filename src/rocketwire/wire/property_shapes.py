@@ -24,7 +24,8 @@ from rocketwire.wire.properties import (
 _MOST_SHAPES: Final = 32
 _LONGEST: Final = 40
 _MOST_TOPICS: Final = 1024
-_VALUE: Final = f"[^{NAME_END}{VALUE_END}]++"
+#: Up to the next end of a value, as the general way takes it: what ends names may be in it.
+_VALUE: Final = f"[^{VALUE_END}]++"
 
 
 def own_of(properties: Mapping[str, str]) -> dict[str, str]:

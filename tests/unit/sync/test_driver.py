@@ -295,6 +295,79 @@ def test_a_row_whose_first_request_can_not_be_written_leaves_no_socket(
         assert pool.is_quiet()  # else a shutdown waits for it while the error is kept
 
 
+class _Heard:
+    """Notes when it is told that a request has left."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def written(self, now: float, unanswered: int) -> None:
+        self.sizes.append(unanswered)
+
+
+def test_requests_that_are_held_leave_before_those_behind_them(driver: Driver) -> None:
+    seen: list[bytes] = []
+
+    def noting(connection: PeerConnection) -> None:
+        while True:
+            request = connection.next()
+            seen.append(request.body)
+            connection.send(connection.answer(request))
+
+    heard, large = _Heard(), b"x" * 100_000
+    bodies = [b"0", b"1", b"observed", b"3", large, b"5"]
+
+    def operation():
+        calls = tuple(
+            Invoke(server.address, Command(10, body=body), deadline(), observer)
+            for body, observer in zip(bodies, [None, None, heard, None, None, None], strict=True)
+        )
+        return (yield InvokeAll(calls))
+
+    with peer(noting) as server:
+        assert [reply.body for reply in driver.run(operation())] == bodies
+        assert seen == bodies
+        assert len(heard.sizes) == 1
+
+
+def test_a_request_that_fits_no_frame_does_not_keep_those_before_it(driver: Driver) -> None:
+    too_large = Command(10, body=b"x" * (17 * 1024 * 1024))
+
+    def operation():
+        calls = tuple(
+            Invoke(server.address, command, deadline())
+            for command in (Command(10, body=b"0"), too_large, Command(10, body=b"2"))
+        )
+        return (yield InvokeAll(calls))
+
+    with peer(echo) as server:
+        first, second, third = driver.run(operation())
+        assert first.body == b"0"
+        assert isinstance(second, LocalProtocolError)
+        assert isinstance(third, ConnectionLostError)
+
+
+def test_what_was_held_for_a_peer_that_is_gone_fails_together(driver: Driver, pool: Pool) -> None:
+    with peer() as server:
+        connection = pool.take(server.address, deadline())
+        connection._socket.shutdown(socket.SHUT_WR)
+
+        class Given(Pool):
+            """Hands out the connection that can't be written to."""
+
+            def take(self, address: str, limit: float, now: float | None = None):
+                return connection
+
+        calls = tuple(Invoke(server.address, Command(10), deadline()) for _ in range(3))
+
+        def operation():
+            return (yield InvokeAll(calls))
+
+        errors = Driver(Given(pool._connector), time.monotonic).run(operation())
+        assert [type(error) for error in errors] == [ConnectionLostError] * 3
+        assert connection.fileno() == -1
+
+
 def test_a_slow_peer_does_not_age_the_answers_of_others(driver: Driver) -> None:
     def silent(connection: PeerConnection) -> None:
         connection.next()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from rocketwire.core.effects import Invoke, Op, invoke, sleep
+from rocketwire.core.effects import Op, invoke, sleep
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import cluster_info, refresh_topic
 from rocketwire.core.naming import with_namespace, without_namespace
@@ -298,24 +298,6 @@ def fetch(
             raise
         reply = yield from invoke(slaves[0], request, deadline)
     return read_pull(reply, queue, offset, tags, namespace=instance.config.namespace)
-
-
-def fetch_call(
-    instance: Instance,
-    queue: MessageQueue,
-    offset: int,
-    *,
-    group: str,
-    max_messages: int,
-    tags: TagFilter,
-    deadline: float,
-) -> Op[Invoke]:
-    """The same as an effect, to be sent together with others."""
-    address = yield from address_of(instance, queue, deadline)
-    request = pull_request(
-        instance, queue, offset, group=group, max_messages=max_messages, tags=tags
-    )
-    return Invoke(address, request, deadline)
 
 
 _PULLED: Final = frozenset(

@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from rocketwire.core.effects import Op, invoke_all, sleep
+from rocketwire.core.effects import Invoke, Op, invoke_all, sleep
 from rocketwire.core.instance import Instance
 from rocketwire.core.reading.expected import complete_queues
 from rocketwire.core.reading.pull import (
     Fetched,
     TagFilter,
-    fetch_call,
+    address_of,
     max_offset,
     min_offset,
     offset_for_time,
     read_pull,
 )
+from rocketwire.core.reading.queue_pulls import QueuePulls
 from rocketwire.errors import (
     BrokerError,
     PermissionDeniedError,
@@ -72,6 +73,7 @@ class Cursor:
     queue: MessageQueue
     next: int
     end: int | None
+    pulls: QueuePulls
     failing_since: float | None = None
 
     @property
@@ -124,7 +126,8 @@ class Reading:
                 last = yield from resolve(
                     instance, queue, "latest" if end is None else end, self._group, deadline
                 )
-            self.cursors.append(Cursor(queue, first, last))
+            pulls = QueuePulls(instance, queue, self._group, self._tags)
+            self.cursors.append(Cursor(queue, first, last, pulls))
 
     @property
     def is_over(self) -> bool:
@@ -145,16 +148,8 @@ class Reading:
             count = self._batch
             if cursor.end is not None:
                 count = min(count, cursor.end - cursor.next)
-            call = yield from fetch_call(
-                instance,
-                cursor.queue,
-                cursor.next,
-                group=self._group,
-                max_messages=count,
-                tags=self._tags,
-                deadline=deadline,
-            )
-            calls.append(call)
+            address = yield from address_of(instance, cursor.queue, deadline)
+            calls.append(Invoke(address, cursor.pulls.request(cursor.next, count), deadline))
         replies = yield from invoke_all(tuple(calls))
         found: list[StoredMessage] = []
         for cursor, reply in zip(open_cursors, replies, strict=True):

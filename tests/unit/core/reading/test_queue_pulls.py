@@ -3,10 +3,10 @@
 import pytest
 from tests.wire_tools import reply_from
 
-from rocketwire.columns.pulls import QueuePulls
 from rocketwire.config import Credentials, ReaderConfig
 from rocketwire.core.instance import Instance
 from rocketwire.core.reading.pull import ALL, pull_request, tag_filter
+from rocketwire.core.reading.queue_pulls import QueuePulls
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.system.surroundings import surroundings
@@ -34,14 +34,14 @@ def instance(**settings):
 @pytest.mark.parametrize(("offset", "count"), [(0, 1), (123456789012345678, 1024)])
 def test_a_template_makes_the_same_request_as_the_client(settings, tags, offset, count):
     own = instance(**settings)
-    made = QueuePulls(own, QUEUE, "group", tags).frame(77, offset, count)
+    made = QueuePulls(own, QUEUE, "group", tags).request(offset, count).head(77)
     plain = pull_request(own, QUEUE, offset, group="group", max_messages=count, tags=tags)
     assert decode_command(made[4:]) == decode_command(plain.head(77)[4:])
 
 
 def test_requests_in_a_row_are_whole_frames_with_numbers_of_their_own():
     template = QueuePulls(instance(), QUEUE, "group", ALL)
-    frames = [template.frame(number, number * 32, 32) for number in range(5)]
+    frames = [template.request(number * 32, 32).head(number) for number in range(5)]
     seen = [decode_command(frame) for frame in FrameBuffer().feed(b"".join(frames))]
     assert [command.opaque for command in seen] == list(range(5))
     assert [command.ext["queueOffset"] for command in seen] == ["0", "32", "64", "96", "128"]

@@ -1,7 +1,7 @@
-"""Pull requests by the row.
+"""The pulls of one queue.
 
-At 32 messages an answer, what a pull costs is paid for every 32 rows. So requests come from
-templates, and many go out in one system call.
+At 32 messages an answer, what a pull costs is paid for every 32 of them. So requests come from
+templates, where that can be.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from rocketwire.core.reading.pull import TagFilter, pull_request
 from rocketwire.message import MessageQueue
 from rocketwire.wire import headers
 from rocketwire.wire.codes import PullFlag
+from rocketwire.wire.command import Request
 from rocketwire.wire.pull_request import PullTemplate
 
 
@@ -42,12 +43,12 @@ class QueuePulls:
         )
         return PullTemplate(fields)
 
-    def frame(self, opaque: int, offset: int, count: int) -> bytes:
-        """The whole request for so many messages from an offset on."""
+    def request(self, offset: int, count: int) -> Request:
+        """The request for so many messages from an offset on."""
         if self._template is not None:
-            return self._template.request(offset, count).head(opaque)
+            return self._template.request(offset, count)
         # Signed, or with a JSON header: every field each time.
-        request = pull_request(
+        return pull_request(
             self._instance,
             self._queue,
             offset,
@@ -55,4 +56,3 @@ class QueuePulls:
             max_messages=count,
             tags=self._tags,
         )
-        return request.head(opaque)
