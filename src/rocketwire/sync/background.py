@@ -19,6 +19,7 @@ from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
 from rocketwire.core.sending.broker_requests import answer
 from rocketwire.errors import ClientClosedError, SendFailedError
+from rocketwire.message import SendResult
 from rocketwire.system.latch import Latch
 from rocketwire.system.lone_thread import LoneThread
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from rocketwire.aio.driver import Driver
+    from rocketwire.sync.relayed_send import RelayedSend
     from rocketwire.sync.submit import SingleDelivery
 
 _log = logging.getLogger("rocketwire.background")
@@ -34,16 +36,23 @@ _log = logging.getLogger("rocketwire.background")
 _PATIENCE = 0.3
 #: Submitted messages that are begun in one go.
 _AT_ONCE = 128
+#: How long a thread that was interrupted waits until what it had handed over is taken back.
+_WITHDRAWAL = 1.0
 _Done = Callable[[Any, Exception | None], object]
 T = TypeVar("T")
 
 
 class Errand(Generic[T]):
-    """What a thread waits for that the background does."""
+    """What a thread waits for that the background does.
 
-    __slots__ = ("_error", "_latch", "_result")
+    Args:
+        delays_end: whether a shutdown waits for it.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_delays_end", "_error", "_latch", "_result")
+
+    def __init__(self, *, delays_end: bool) -> None:
+        self._delays_end = delays_end
         self._latch = Latch()
         self._result: T | None = None
         self._error: Exception | None = None
@@ -53,6 +62,11 @@ class Errand(Generic[T]):
         if not self._latch.is_open:
             self._result, self._error = result, error
             self._latch.open()
+
+    @property
+    def delays_end(self) -> bool:
+        """Whether a shutdown waits for it now."""
+        return self._delays_end and not self._latch.is_open
 
     def wait(self) -> T:
         """What came of it."""
@@ -73,8 +87,8 @@ class Background:
         self._on_routes = on_routes
         self._wanted = Latch()
         self._is_over = False
-        self._errands: set[Errand[Any]] = set()
-        self._inbox: deque[tuple[Op[Any], _Done] | SingleDelivery] = deque()
+        self._errands: set[Errand[Any] | RelayedSend] = set()
+        self._inbox: deque[tuple[Op[Any], _Done] | SingleDelivery | RelayedSend] = deque()
         self._is_called = False
         self._failure: Exception | None = None
         self._is_stopping = False
@@ -98,20 +112,57 @@ class Background:
         if not self._is_called:  # else the loop was called, and has not come yet
             self.call()
 
-    def run_for(self, operation: Op[T]) -> T:
+    def run_for(self, operation: Op[T], *, delays_end: bool = False) -> T:
         """Run an operation there for the calling thread, which waits for its end.
 
         Raises:
             SendFailedError: the client is not running.
             ClientClosedError: it was shut down meanwhile.
         """
-        errand: Errand[T] = Errand()
-        self._errands.add(errand)
+        errand: Errand[T] = Errand(delays_end=delays_end)
         try:
+            self._errands.add(errand)
             self.run(operation, errand.done)
             return errand.wait()
         finally:
             self._errands.discard(errand)
+
+    def send_for(self, send: RelayedSend) -> SendResult:
+        """Carry a send out there for the calling thread, which waits for its end.
+
+        Raises:
+            SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
+            ClientClosedError: the client was shut down meanwhile.
+        """
+        try:
+            self._errands.add(send)
+            self._inbox.append(send)
+            if not self._is_called:
+                self.call()
+            return send.wait()
+        except BaseException:
+            self._give_up(send)
+            raise
+        finally:
+            self._errands.discard(send)
+
+    def _give_up(self, send: RelayedSend) -> None:
+        """The caller was interrupted, or has its error: nothing is done for it any more."""
+        loop = self._loop
+        if not send.is_over and loop is not None:
+            with contextlib.suppress(RuntimeError):  # it was closed: so are the connections
+                loop.call_soon_threadsafe(send.withdraw)
+                send.wait_for_end(_WITHDRAWAL)
+
+    @property
+    def delays_end(self) -> bool:
+        """Whether threads wait for something that a shutdown should wait for, too."""
+        return any(errand.delays_end for errand in list(self._errands))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what is handed over is begun at once, and the caller may wait for it."""
+        return self._loop is not None and not self._is_stopping and not self.is_current()
 
     def call(self) -> None:
         """Let the thread come for what is in line, without waiting for it."""
@@ -265,7 +316,7 @@ class Background:
             if type(item) is tuple:
                 driver.start(*item)
             else:
-                cast("SingleDelivery", item).relay(driver)
+                cast("SingleDelivery | RelayedSend", item).relay(driver)
         # Answers are read between two rounds: a long line must not look like a slow broker.
         self._is_called = True
         driver.loop.call_soon(self._drain)

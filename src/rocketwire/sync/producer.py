@@ -9,10 +9,11 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.admin.topics import create_topic
+from rocketwire.core.effects import Op
 from rocketwire.core.faults.selection import Selector
 from rocketwire.core.faults.table import BrokerHealth
 from rocketwire.core.sending import finish
@@ -37,6 +38,7 @@ from rocketwire.sync.contention import Contention
 from rocketwire.sync.delivery import Delivery
 from rocketwire.sync.in_flight import InFlightLimit
 from rocketwire.sync.many_sends import ManySends
+from rocketwire.sync.relayed_send import RelayedSend
 from rocketwire.sync.round_robin import ThreadPositions
 from rocketwire.sync.submit import BatchSubmitter, Messages, SingleSubmitter
 from rocketwire.sync.transaction import Transaction
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 #: How often a shutdown looks whether other threads are still sending.
 _LOOK_AGAIN: Final = 0.002
 _log = logging.getLogger("rocketwire.producer")
+T = TypeVar("T")
 
 
 @lists_settings(ProducerConfig)
@@ -189,8 +192,12 @@ class Producer(ManySends):
         self._in_flight.wait_until_empty(limit - clock())
         if not self._is_sending_here():
             # Threads that send tell nobody of it, because that would cost them.
-            while (len(self._sender.order) or not self._pool.is_quiet()) and clock() < limit:
+            while self._has_sends() and clock() < limit:
                 time.sleep(_LOOK_AGAIN)
+
+    def _has_sends(self) -> bool:
+        order, pool, background = self._sender.order, self._pool, self._background
+        return bool(len(order)) or background.delays_end or not pool.is_quiet()
 
     def _say_goodbye(self) -> None:
         with contextlib.suppress(RocketMQError):  # nobody to say it to
@@ -220,7 +227,7 @@ class Producer(ManySends):
     def _is_sending_here(self) -> bool:
         """Whether a send of this very thread waits for us: a signal or a hook shuts down."""
         kind = type(self)
-        halves = (kind._send_half, kind._run)  # noqa: SLF001 - the end of a transaction runs, too
+        halves = (kind._send_half, kind._carry_out)  # noqa: SLF001 - the end of a transaction, too
         return self._is_in(kind.send, kind.send_oneway, kind.send_many, kind.request, *halves) > 0
 
     def _is_in(self, *methods: Callable[..., Any]) -> int:
@@ -371,10 +378,31 @@ class Producer(ManySends):
         """
         if self._state != "running":
             self._make_ready()
-        return Transaction(self._sender, message, timeout, self._send_half, self._run)
+        return Transaction(self._sender, message, timeout, self._send_half, self._carry_out)
 
     def _send_half(self, attempt: SendAttempt) -> SendResult:
-        return self._driver.send(attempt)
+        with self._contention as contention:
+            if contention.is_large and attempt.target is not None and self._may_relay():
+                return self._background.send_for(RelayedSend(attempt))
+            return self._driver.send(attempt)
+
+    def _carry_out(self, operation: Op[T]) -> T:
+        """Run an operation of a transaction."""
+        if self._state != "running":
+            self._make_ready()
+        with self._contention as contention:
+            if contention.is_large and self._may_relay():
+                return self._background.run_for(operation, delays_end=True)
+            return self._driver.run(operation)
+
+    def _may_relay(self) -> bool:
+        """Whether the background may work for this thread: it runs, and no hook would move there."""
+        if self._sender.tells:
+            return False
+        if self._background.is_ready:
+            return not super()._must_not_wait()
+        self._background.hurry()
+        return False
 
     def request(self, message: Message, *, timeout: float | str = 3.0) -> StoredMessage:
         """Send a request, and wait for the reply of its handler.

@@ -14,7 +14,7 @@ from rocketwire.core.sending.finish import interrupted
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.transactions import TransactionSteps
-from rocketwire.errors import ClientClosedError, TransactionError
+from rocketwire.errors import ClientClosedError, SendFailedError, TransactionError
 from rocketwire.message import Message, SendResult, TransactionState
 
 
@@ -107,7 +107,7 @@ class Transaction(TransactionSteps):
             )
         try:
             state: TransactionState = self._run(self._end(wanted))
-        except ClientClosedError as error:
+        except (ClientClosedError, SendFailedError) as error:  # the latter: it was not begun
             self._state = TransactionState.UNKNOWN
             raise self._unconfirmed(wanted, error) from error
         return state

@@ -58,6 +58,16 @@ def transact(producer: Producer) -> None:
         pass
 
 
+def transact_beside_many(producer: Producer) -> None:
+    """As in the midst of many other threads, so that the background works for this one."""
+    crowd = [None] * 100
+    producer._contention._places += crowd
+    try:
+        transact(producer)
+    finally:
+        producer._contention._places = []
+
+
 CALLS: dict[str, Callable[[Producer], object]] = {
     "submit": lambda p: p.submit(message()),
     "submit keyed": lambda p: p.submit(keyed()),
@@ -65,6 +75,7 @@ CALLS: dict[str, Callable[[Producer], object]] = {
     "send keyed": lambda p: p.send(keyed()),
     "flush": flush,
     "transaction": transact,
+    "transaction beside many": transact_beside_many,
     "stats": lambda p: (p.stats(), p.health()),
 }
 DEEDS: dict[str, Callable[[Producer], object]] = {
