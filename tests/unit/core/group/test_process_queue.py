@@ -113,3 +113,16 @@ def test_whatever_the_order_of_completions_the_floor_is_right(data):
         assert held.floor == (min(open_offsets) if open_offsets else held.next_offset)
         assert held.held == len(open_offsets)
         assert held.held_bytes == 4 * len(open_offsets)
+
+
+def test_the_position_is_what_is_handed_out_next_or_waits_apart() -> None:
+    held = ProcessQueue(QUEUE, 3, WakeUp(Lock()))
+    assert held.position == 3
+    held.add([message(3), message(4), message(7)], 9)
+    assert held.position == 3
+    held.hold_back(frozenset({"T"}), is_paused=False)
+    assert [each.offset for each in held.parked] == [3, 4, 7]
+    assert held.position == 3
+    held.hold_back(frozenset(), is_paused=False)
+    assert [each.offset for each in held.waiting] == [3, 4, 7]
+    assert held.parked == []

@@ -6,6 +6,8 @@ import pytest
 from tests.unit.core.group.group_world import GroupWorld
 from tests.unit.core.group.storms import Storm, check_split
 
+from rocketwire.core.lookup import refresh_topic
+from rocketwire.hooks import QueuesEvent
 from rocketwire.message import MessageQueue
 from rocketwire.testing.simulated_network import Hang
 from rocketwire.wire.codes import RequestCode
@@ -158,6 +160,61 @@ def test_a_member_whose_lock_another_took_goes_on_behind_the_other():
     world.run(90.0)
     assert world.handled[stopped_at][2] == stopped_at + 5
     assert broker.offsets["T", 0] == 100
+
+
+class Told:
+    """Keeps count of the queues that hooks were told of."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, tuple[MessageQueue, ...]]] = []
+
+    def assigned(self, event: QueuesEvent) -> None:
+        self.events.append(("assigned", event.queues))
+
+    def revoked(self, event: QueuesEvent) -> None:
+        self.events.append(("revoked", event.queues))
+
+    def held(self) -> set[MessageQueue]:
+        """What a program that follows the hooks believes to have."""
+        found: set[MessageQueue] = set()
+        for kind, queues in self.events:
+            assert (kind == "revoked") == (found >= set(queues))
+            found ^= set(queues)
+        return found
+
+
+def test_hooks_are_told_of_every_queue_that_comes_and_goes():
+    world, told = GroupWorld(), Told()
+    member = world.member(hooks=[told]).begin()
+    world.run(1.0)
+    alone = told.held()
+    assert alone == set(member.group.queues)
+    other = world.member().begin()
+    world.run(1.0)
+    assert told.held() == set(member.group.queues) < alone
+    assert {kind for kind, _ in told.events} == {"assigned", "revoked"}
+    other.leave()
+    world.run(1.0)
+    assert told.held() == set(member.group.queues) == alone
+
+
+def test_queues_of_a_broker_that_is_new_are_taken_over_at_the_next_heartbeat():
+    world = GroupWorld(queues=2)
+    world.topics["T"] = {"broker-a": 2}
+    member = world.member(rebalance_interval=500.0, heartbeat_interval=10.0).begin()
+
+    def brokers() -> set[str]:
+        return {queue.broker for queue in member.group.queues if queue.topic == "T"}
+
+    world.run(1.0)
+    assert brokers() == {"broker-a"}
+    world.topics["T"] = {"broker-a": 2, "broker-b": 2}
+    # The refresh of routes, which is upkeep's.
+    world.driver.spawn(refresh_topic(member.group.instance, "T", world.clock() + 3.0))
+    world.run(5.0)
+    assert brokers() == {"broker-a"}
+    world.run(10.0)
+    assert brokers() == {"broker-a", "broker-b"}
 
 
 def test_a_dead_broker_does_not_stop_the_queues_of_others():

@@ -191,3 +191,16 @@ def test_a_message_whose_turn_comes_at_its_deadline_is_not_sent(late) -> None:
     assert written == []
     assert len(world.sender.order) == 0
     assert world.instance.faults.state_of("broker-a") == "usable"  # it is nobody's fault there
+
+
+def test_the_last_of_a_key_is_the_one_behind_which_none_waits() -> None:
+    order = KeyOrder(SimulatedLock())
+    (first,) = order.enter(["k"], is_accepted=True)
+    assert order.is_last(first)
+    (second,), (other,) = (order.enter([key], is_accepted=True) for key in "kl")
+    assert not order.is_last(first)
+    assert order.is_last(second)
+    assert order.is_last(other)
+    order.leave(first)
+    order.leave(second)
+    assert not order.is_last(second)

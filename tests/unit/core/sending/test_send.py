@@ -255,6 +255,18 @@ def test_oneway_is_written_once_and_never_retried() -> None:
     assert len(caught.value.attempts) == 1
 
 
+def test_a_name_server_that_hangs_takes_half_of_what_is_left_for_a_retry() -> None:
+    world = World(1, send_timeout=4.0, request_timeout=3.0)
+    world.send()
+    world.clock.advance(5.0)  # so that the route is asked for again, and could still be used
+    world.servers[NAME_SERVER].break_now(Hang())
+    world.codes = {"broker-a": [ResponseCode.TOPIC_NOT_EXIST]}
+    began = world.clock()
+    result = world.send()
+    assert len(result.attempts) == 1
+    assert world.clock() - began == pytest.approx(2.0, abs=0.1)
+
+
 def test_a_given_queue_is_the_only_one_tried() -> None:
     world = World(3)
     queue = MessageQueue("T", "broker-b", 2)
