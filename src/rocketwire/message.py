@@ -152,7 +152,7 @@ class Message(_MessageFields, Frozen):
         if cls is not Message:
             return _copy(self, _new(cls))
         self.__class__ = cls  # the same slots, and from now on frozen
-        return cast("Self", self)
+        return self  # type: ignore[return-value]  # a cast would be a call for each message
 
     if TYPE_CHECKING:  # what is written to the slots before it is frozen can only be read here
 
@@ -347,12 +347,12 @@ class _ResultSlots:
     every slot costs the garbage collector time.
     """
 
-    __slots__ = ("_place", "_read", "_values")
+    __slots__ = ("_given", "_read", "_values")
 
-    #: The fields in their order, None until they are read; by what, and for which one of a batch.
+    #: The fields in their order, None until they are read; by what, and what that is given.
     _values: tuple[Any, ...] | None
     _read: Callable[..., Mapping[str, Any]] | None
-    _place: int | None
+    _given: object
 
 
 class SendResult(_ResultSlots, Frozen):
@@ -402,8 +402,8 @@ class SendResult(_ResultSlots, Frozen):
             message_ids, offset_message_ids, attempts, maybe_duplicate, recall_handle,
         )  # fmt: skip
         _set_values(self, values)
-        # Last, because another thread may be on its way through ``_filled``.
-        _set_read(self, None)
+        _set_read(self, None)  # behind them: another thread may be on its way through ``_filled``
+        _set_given(self, None)
 
     @property
     def attempt_count(self) -> int:
@@ -411,16 +411,17 @@ class SendResult(_ResultSlots, Frozen):
         return len(self.attempts) + 1
 
     @staticmethod
-    def read_by(read: Callable[[], Mapping[str, Any]]) -> SendResult:
+    def read_by(read: Callable[..., Mapping[str, Any]], given: object = None) -> SendResult:
         """A result whose fields are what ``read`` returns, as arguments of the constructor.
 
         Args:
             read: called when a field is first asked for, at most once in each thread.
+            given: what it is called with, if anything; cheaper than a function that holds it.
         """
         made = _ResultSlots()
-        made._read, made._place, made._values = read, None, None  # noqa: SLF001 - it is one soon
+        made._read, made._given, made._values = read, given, None  # noqa: SLF001 - it is one soon
         made.__class__ = SendResult
-        return cast("SendResult", made)
+        return made  # type: ignore[return-value]  # as above
 
     @staticmethod
     def read_each(read: Callable[[int], Mapping[str, Any]], count: int) -> list[SendResult]:
@@ -432,16 +433,16 @@ class SendResult(_ResultSlots, Frozen):
         results: list[Any] = []
         for place in range(count):
             made = _ResultSlots()
-            made._read, made._place, made._values = read, place, None  # noqa: SLF001
+            made._read, made._given, made._values = read, place, None  # noqa: SLF001
             made.__class__ = SendResult
             results.append(made)
         return results
 
     def _filled(self) -> tuple[Any, ...]:
         """The fields, read now."""
-        read, place = self._read, self._place
+        given, read = self._given, self._read  # in this order: another thread may forget them now
         if read is not None:
-            SendResult.__init__(self, **(read() if place is None else read(place)))
+            SendResult.__init__(self, **(read() if given is None else read(given)))
         return cast("tuple[Any, ...]", self._values)
 
     def _state(self) -> dict[str, Any]:
@@ -470,6 +471,7 @@ class SendResult(_ResultSlots, Frozen):
 _RESULT_FIELDS: Final = tuple(SendResult.__annotations__)
 # The slots' own setters: ``object.__setattr__`` looks for the name first.
 _set_read = vars(_ResultSlots)["_read"].__set__
+_set_given = vars(_ResultSlots)["_given"].__set__
 _set_values = vars(_ResultSlots)["_values"].__set__
 
 

@@ -94,8 +94,7 @@ class AttemptWorld(World):
             return (yield from _go_on(rest, rest.throw, error))
         if reply.code == 0:
             finish.stored_all([attempt], reply.arrived)
-            is_batch = attempt.batch is not None
-            result = result_later(reply.frame, attempt.ids_later, target.queue, is_batch=is_batch)
+            result = result_later(attempt, reply.frame)
             finish.leave_order(attempt)
             attempt.release()
             return result

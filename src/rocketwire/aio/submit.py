@@ -70,8 +70,15 @@ class SingleSubmitter:
         else:
             count, room = size
         try:
+            # Not by keyword, for the reason that is told there.
             attempt = self._sender.start(
-                message, SendMode.ASYNC, queue, selector, argument, timeout, is_accepted=True
+                message,
+                SendMode.ASYNC,
+                queue,
+                selector,
+                argument,
+                timeout,
+                True,  # noqa: FBT003
             )
         except BaseException:
             if size is None:

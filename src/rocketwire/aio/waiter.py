@@ -130,9 +130,7 @@ class SendWaiter(Waiter):
 
     def read_result(self) -> SendResult:
         """Where the message is; only after an answer that says "stored"."""
-        attempt = self.attempt
-        queue, is_batch = attempt.where.queue, attempt.batch is not None
-        return result_later(self.answer, attempt.ids_later, queue, is_batch=is_batch)
+        return result_later(self.attempt, self.answer)
 
     def _ended(self, result: SendResult | None, error: Exception | None) -> None:
         self.is_over = True

@@ -176,8 +176,7 @@ class Connection:
         deadline: float,
         size: int,
         observer: Observer | None,
-        *,
-        some_left: bool = False,
+        some_left: bool = False,  # noqa: FBT001, FBT002 - a function without such is called faster
     ) -> None:
         """Write a piece of a request of ``size`` bytes; ``some_left``: bytes of it have left before."""
         while True:

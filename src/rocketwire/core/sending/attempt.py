@@ -240,11 +240,6 @@ class SendAttempt:
         rest.close()
 
     @property
-    def ids_later(self) -> MessageIds | bytes:
-        """The ids, or the properties that hold the only one: most are never asked for."""
-        return self.properties if self.batch is None else self.batch.ids
-
-    @property
     def is_written(self) -> bool:
         """Whether any byte of the request may have left."""
         return self.written_at != NEVER

@@ -26,7 +26,7 @@ def stored(attempt: SendAttempt, answer: bytes, now: float) -> SendResult:
         attempt.history.last = attempt
     if attempt.key_slots:
         leave_order(attempt)
-    return result_later(answer, attempt.ids_later, target.queue, is_batch=attempt.batch is not None)
+    return result_later(attempt, answer)
 
 
 def stored_all(attempts: Sequence[SendAttempt], now: float) -> None:

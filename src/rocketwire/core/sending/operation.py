@@ -269,9 +269,7 @@ def _answered(
             faults.answered(attempt, now)
             if reply.layout is None or not reply.layout.has_place:
                 decode_send_reply(reply.ext)  # an answer that makes no sense is an error now
-            result = result_later(
-                reply, attempt.ids_later, target.queue, is_batch=attempt.batch is not None
-            )
+            result = result_later(attempt, reply)
             sender.counters.of(target.broker).answered(now - attempt.began)
             history.stored(attempt, now, result)
             return result

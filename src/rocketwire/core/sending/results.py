@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-from rocketwire.core.sending.attempt import MessageIds, as_texts
+from rocketwire.core.sending.attempt import MessageIds, SendAttempt, as_texts
 from rocketwire.message import MessageQueue, SendResult, SendStatus
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.command import Reply
@@ -20,32 +20,39 @@ _STATUS = {
     ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
 }
 
+#: What is kept of an attempt and its answer.
+_Answered: TypeAlias = tuple[Reply | bytes, MessageIds | bytes, MessageQueue, bool]
 #: How the answer that was read last is written: the next one probably is, too.
 _seen: list[Layout | None] = [None]
 
 
-def result_later(
-    reply: Reply | bytes, ids: MessageIds | bytes, queue: MessageQueue, *, is_batch: bool
-) -> SendResult:
-    """A result that reads the answer when one of its fields is first asked for.
+def result_later(attempt: SendAttempt, reply: Reply | bytes) -> SendResult:
+    """The result of an attempt, which reads the answer when one of its fields is first asked for.
 
     Args:
+        attempt: one that was stored.
         reply: the answer, or its frame.
-        ids: the unique ids, or the encoded properties that hold the only one.
-        queue: where the request went.
-        is_batch: whether it carried a batch.
     """
-    return SendResult.read_by(partial(result_fields, reply, ids, queue, is_batch=is_batch))
+    target, batch = attempt.target, attempt.batch
+    assert target is not None
+    # The properties hold the only id: most are never asked for.
+    ids = attempt.properties if batch is None else batch.ids
+    return SendResult.read_by(result_fields, (reply, ids, target.queue, batch is not None))
 
 
-def result_fields(
-    reply: Reply | bytes, ids: MessageIds | bytes, queue: MessageQueue, *, is_batch: bool
-) -> dict[str, Any]:
+def result_fields(given: _Answered) -> dict[str, Any]:
     """The fields of a result, as arguments of its constructor.
+
+    Args:
+        given: the answer, or its frame; the unique ids, or the encoded properties that hold the
+            only one; where the request went; and whether it carried a batch. In one tuple, because
+            the garbage collector counts the objects of every result, and a function that holds
+            these would be three more.
 
     Raises:
         RemoteProtocolError: the answer does not tell them.
     """
+    reply, ids, queue, is_batch = given
     if isinstance(reply, bytes):
         reply = Reply(reply, _seen[0])
     place = decode_send_reply(reply.ext)
@@ -70,7 +77,7 @@ def result_fields(
 
 def share(result: SendResult, place: int) -> SendResult:
     """The result of one message of a batch; read when one of its fields is asked for."""
-    return SendResult.read_by(partial(_share, result, place))
+    return SendResult.read_by(partial(_share, result), place)
 
 
 def share_all(result: SendResult, count: int) -> list[SendResult]:
