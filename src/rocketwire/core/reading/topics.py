@@ -158,7 +158,7 @@ class Reading:
             yield from sleep(instance.clock() + _PAUSE)
         return found
 
-    def _take(self, cursor: Cursor, reply: Reply | RocketMQError) -> list[StoredMessage]:
+    def _take(self, cursor: Cursor, reply: Reply | RocketMQError) -> Sequence[StoredMessage]:
         try:
             if not isinstance(reply, Reply):
                 raise reply
@@ -203,7 +203,10 @@ class Reading:
         ):
             # Nothing more there, whatever the end was thought to be (compaction, a lost tail).
             cursor.end = cursor.next if cursor.end is not None else None
-        return [m for m in fetched.messages if cursor.end is None or m.offset < cursor.end]
+        messages, end = fetched.messages, cursor.end
+        if end is None or not messages or messages[-1].offset < end:  # of all pulls but the last
+            return messages
+        return [message for message in messages if message.offset < end]
 
     def _bear(self, cursor: Cursor, error: RocketMQError) -> None:
         """A queue could not be read. Brokers die and return: try again, for a while."""
