@@ -136,10 +136,14 @@ class Compressor:
                 self.forget([message])
             raise
 
+    def takes_long(self, message: Message) -> bool:
+        """Whether the body of a message is compressed on a thread."""
+        return len(message.body) > _LARGE and self._encoder.is_compressed(message)
+
     async def prepare_all(self, messages: list[Message]) -> None:
         """Compress all large bodies among these, one after another."""
         for message in messages:
-            if self._encoder.is_compressed(message) and len(message.body) > _LARGE:
+            if self.takes_long(message):
                 await self.prepare(message)
 
     @contextlib.asynccontextmanager

@@ -381,6 +381,10 @@ class AsyncProducer(ManySends):
         self._check_loop()
         check_request(message, background=self._config.background)
         limit, clock = self._sender.check_timeout(timeout), self._instance.clock
+        if not self._compressor.takes_long(message):
+            return await Awaited(
+                self._driver, request(self._sender, message, SendMode.ASYNC, limit)
+            )
         end = clock() + limit
         async with self._compressor.beforehand([message]):
             self._check_loop()

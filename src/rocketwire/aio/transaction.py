@@ -52,7 +52,10 @@ class AsyncTransaction(TransactionSteps):
         """
         if not self._is_direct:
             await self._driver.run(self._look_for_proxy())
-        async with self._compressor.beforehand([self._message]):
+        if self._compressor.takes_long(self._message):
+            async with self._compressor.beforehand([self._message]):
+                attempt = self._begin(SendMode.ASYNC)
+        else:
             attempt = self._begin(SendMode.ASYNC)
         self._prepared(await self._send(attempt))
         if self._is_unsafe:

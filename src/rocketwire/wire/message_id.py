@@ -172,11 +172,25 @@ def decode_offset_message_id(
     text: str, *, error: type[ProtocolError] = RemoteProtocolError
 ) -> OffsetId:
     """The place that an offset id names; ``error`` is raised when it is not one."""
+    host, port, offset = _split_offset_id(text, error)
+    return OffsetId(host_text(host), port, offset)
+
+
+def log_offset_in(text: str) -> int:
+    """The offset in the commit log that an offset id names.
+
+    Raises:
+        RemoteProtocolError: it is no offset id.
+    """
+    return _split_offset_id(text, RemoteProtocolError)[2]
+
+
+def _split_offset_id(text: str, error: type[ProtocolError]) -> tuple[bytes, int, int]:
     data = _from_hex(text, (16, 28), "offset id", error)
     port, offset = _PLACE.unpack(data[-12:])
     if not 0 <= port < 65536 or offset < 0:
         raise error(f"offset id {text!r} names port {port} and offset {offset}, which can't be")
-    return OffsetId(host_text(data[:-12]), port, offset)
+    return data[:-12], port, offset
 
 
 class RecallHandle(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from rocketwire.core.sending.attempt import MessageIds, SendAttempt, as_texts
 from rocketwire.message import MessageQueue, SendResult, SendStatus
@@ -73,6 +73,47 @@ def result_fields(given: _Answered) -> dict[str, Any]:
         "offset_message_ids": tuple(stored_as.split(",")) if is_batch else (stored_as,),
         "recall_handle": place.recall_handle,
     }
+
+
+class HalfPlace(NamedTuple):
+    """What the end of a transaction needs of the answer to its half message."""
+
+    #: Whether it is stored as safely as was asked for.
+    is_safe: bool
+    offset: int
+    offset_message_id: str
+    message_id: str
+    transaction_id: str
+
+
+def half_place(result: SendResult) -> HalfPlace:
+    """Where a half message is, without reading the rest of its result: few ask for that.
+
+    Raises:
+        RemoteProtocolError: the answer does not tell it.
+    """
+    layout = _seen[0]
+    if layout is not None and result._read is result_fields:  # noqa: SLF001 - made by us
+        frame, ids, _, _ = cast("_Answered", result._given)  # noqa: SLF001
+        if type(frame) is bytes and type(ids) is bytes and layout.has_place and not layout.code:
+            match = layout.match(frame, 4)
+            if match is not None and int.from_bytes(frame[:4], "big") == len(frame) - 4:
+                fields = dict(zip(layout.fields, match.groups(), strict=False))
+                message_id = (fields.get("batchUniqId") or b"").decode() or id_of(ids)
+                return HalfPlace(
+                    True,  # noqa: FBT003 - as every answer with this code
+                    int(fields["queueOffset"]),
+                    fields["msgId"].decode(),
+                    message_id,
+                    (fields.get("transactionId") or b"").decode() or message_id,
+                )
+    return HalfPlace(
+        result.status is SendStatus.OK,
+        result.offset,
+        result.offset_message_id,
+        result.message_id,
+        result.transaction_id or result.message_id,
+    )
 
 
 def share(result: SendResult, place: int) -> SendResult:

@@ -15,6 +15,7 @@ from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import DECISIONS, note_decided
 from rocketwire.core.sending.finish import interrupted
 from rocketwire.core.sending.history import SendHistory
+from rocketwire.core.sending.results import HalfPlace, half_place
 from rocketwire.core.sending.retry import SendMode, span
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.target import SendTarget
@@ -29,11 +30,11 @@ from rocketwire.errors import (
     UnsupportedRequestError,
 )
 from rocketwire.log_fields import about
-from rocketwire.message import Message, SendResult, SendStatus, TransactionState
+from rocketwire.message import Message, SendResult, TransactionState
 from rocketwire.wire.codes import RequestCode, ResponseCode, SystemFlag, error_for
 from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.headers import end_transaction
-from rocketwire.wire.message_id import decode_offset_message_id
+from rocketwire.wire.message_id import log_offset_in
 from rocketwire.wire.route import MASTER_ID
 from rocketwire.wire.send_properties import half_fields
 from rocketwire.wire.transaction_end import TransactionEnd
@@ -93,6 +94,7 @@ class TransactionSteps:
         self._timeout = sender.check_timeout(timeout)
         self._attempt: SendAttempt | None = None
         self._result: SendResult | None = None
+        self._place: HalfPlace | None = None
         self._target: SendTarget | None = None
         self._state = TransactionState.OPEN
         self._is_left_open = False
@@ -208,6 +210,7 @@ class TransactionSteps:
     def _prepared(self, result: SendResult) -> None:
         """The half message is stored."""
         self._result = result
+        self._place = half_place(result)
         history = None if self._attempt is None else self._attempt.history
         assert history is not None
         assert history.last is not None
@@ -216,7 +219,8 @@ class TransactionSteps:
     @property
     def _is_unsafe(self) -> bool:
         """Whether the half message is stored less safely than was asked for."""
-        return self.result.status is not SendStatus.OK
+        assert self._place is not None
+        return not self._place.is_safe
 
     def _unsafe(self) -> TransactionError:
         """What is raised after such a half message was rolled back."""
@@ -264,10 +268,6 @@ class TransactionSteps:
         return wanted
 
     @property
-    def _log_offset(self) -> int:
-        return decode_offset_message_id(self.result.offset_message_id).offset
-
-    @property
     def _broker(self) -> str:
         assert self._target is not None
         return self._target.broker
@@ -296,8 +296,9 @@ class TransactionSteps:
 
         A second commit after one that arrived would deliver the message twice.
         """
-        instance, target = self._sender.instance, self._target
+        instance, target, place = self._sender.instance, self._target, self._place
         assert target is not None
+        assert place is not None
         deadline = instance.clock() + self._timeout
         request = self._request(wanted)
         tries = _TRIES
@@ -313,32 +314,34 @@ class TransactionSteps:
                 instance.route_wake_up.wake()
             else:
                 if reply.code == ResponseCode.SUCCESS:
-                    note_decided(instance, self._sender.group, self.transaction_id)
+                    note_decided(instance, self._sender.group, place.transaction_id)
                 return reply
             yield from sleep(now + _PAUSE)
 
     def _request(self, wanted: TransactionState) -> Request:
-        result, sender, broker = self.result, self._sender, self._broker
+        sender, broker, place = self._sender, self._broker, self._place
+        assert place is not None
         topic, decision = sender.wire_topic(self._message.topic), DECISIONS[wanted]
+        log_offset = log_offset_in(place.offset_message_id)
         if sender.instance.is_plain:
             return TransactionEnd(
                 sender.group,
                 topic,
                 broker,
-                result.offset,
-                self._log_offset,
+                place.offset,
+                log_offset,
                 decision,
-                result.message_id,
-                self.transaction_id,
+                place.message_id,
+                place.transaction_id,
             )
         fields = end_transaction(
             group=sender.group,
             topic=topic,
-            queue_offset=result.offset,
-            commit_log_offset=self._log_offset,
+            queue_offset=place.offset,
+            commit_log_offset=log_offset,
             decision=decision,
-            message_id=result.message_id,
-            transaction_id=self.transaction_id,
+            message_id=place.message_id,
+            transaction_id=place.transaction_id,
             broker=broker,
         )
         return sender.instance.request(RequestCode.END_TRANSACTION, fields)
