@@ -6,7 +6,8 @@ import pytest
 from tests.unit.core.group.group_world import GroupWorld
 
 from rocketwire.core.group.offsets import commit, start_offset
-from rocketwire.errors import TransportError
+from rocketwire.core.group.upkeep import join
+from rocketwire.errors import TopicNotFoundError, TransportError
 from rocketwire.message import MessageQueue
 from rocketwire.testing.simulated_network import Hang, Refuse
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -354,3 +355,24 @@ def test_what_a_slave_was_told_is_told_the_master_when_it_is_back():
     group.instance.routes.update("T", whole)
     assert world.driver.run(commit(group, queues, deadline)) is True
     assert broker.offsets["T", 0] == 3
+
+
+def test_every_offset_that_a_broker_took_is_counted_as_a_commit():
+    world = GroupWorld(queues=2)
+    member = world.member().begin()
+    world.run(11.0)  # where its queues begin is told, too
+    before = member.group.counters.commits
+    for queue in [("broker-a", 0), ("broker-a", 1), ("broker-b", 0)]:
+        world.send(3, queue)
+    world.run(6.0)
+    assert member.group.counters.commits - before == 3
+    world.run(60.0)  # nothing is new, so nothing is told again
+    assert member.group.counters.commits - before == 3
+
+
+def test_a_topic_that_is_unknown_is_named_without_the_retry_topic():
+    world = GroupWorld()
+    del world.topics["T"]
+    member = world.member()
+    with pytest.raises(TopicNotFoundError, match="topic T is unknown: check its name"):
+        world.driver.run(join(member.group))

@@ -196,6 +196,9 @@ def test_hooks_are_told_of_every_queue_that_comes_and_goes():
     other.leave()
     world.run(1.0)
     assert told.held() == set(member.group.queues) == alone
+    counters = member.group.counters
+    assert counters.assigned == sum(len(q) for kind, q in told.events if kind == "assigned")
+    assert counters.revoked == counters.assigned - len(alone)
 
 
 def test_queues_of_a_broker_that_is_new_are_taken_over_at_the_next_heartbeat():

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.core.group.test_process_queue import message
 
 from rocketwire.core.group.process_queue import ProcessQueue
+from rocketwire.core.group.stats import ConsumerCounters
 from rocketwire.core.group.workload import SLICE, Limits, Work, Workload
 from rocketwire.core.wake_up import WakeUp
 from rocketwire.message import MessageQueue
@@ -487,3 +488,7 @@ def test_a_queue_that_holds_nothing_is_pulled_whatever_others_hold():
 def test_the_span_of_an_ordered_queue_is_no_limit():
     bench = Bench(ordered=True, limits=Limits(queue_span=2))
     assert bench.workload.full(bench.queue(0, 5)) is None
+
+
+def test_a_new_consumer_has_counted_nothing():
+    assert not any(vars(ConsumerCounters()).values())

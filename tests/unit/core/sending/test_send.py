@@ -8,6 +8,7 @@ import pytest
 from tests.unit.core.world import NAME_SERVER, World, address, route_of
 
 from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.validate import as_batch
 from rocketwire.errors import (
     ConfigError,
     InvalidMessageError,
@@ -265,6 +266,13 @@ def test_a_name_server_that_hangs_takes_half_of_what_is_left_for_a_retry() -> No
     result = world.send()
     assert len(result.attempts) == 1
     assert world.clock() - began == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize("wrong", ["text", b"bytes", {"topic": "T"}, 5, None, object()])
+def test_what_is_no_message_and_no_list_of_them_is_refused_by_its_kind(wrong: object) -> None:
+    kind = type(wrong).__name__
+    with pytest.raises(InvalidMessageError, match=f"message is a {kind}: give a Message, or a"):
+        as_batch(wrong)
 
 
 def test_a_given_queue_is_the_only_one_tried() -> None:
