@@ -70,7 +70,11 @@ class Deliverer:
         self._parts = parts
         self._sender = sender
         self._timeout = timeout
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        #: Something has its answer. The caller waits for it; threads that send have no need to wake up.
+        self._changed = threading.Condition(lock)
+        #: There is something to send, or never again.
+        self._more = threading.Condition(lock)
         self._ready: deque[Part] = deque()
         #: Parts of a queue that wait for the one under way; a queue without any is not in here.
         self._behind: dict[MessageQueue, deque[Part]] = {}
@@ -104,7 +108,7 @@ class Deliverer:
             self._ready.append(part)
             if self._idle < len(self._ready) and self._threads < _THREADS:
                 self._add_thread()
-            self._changed.notify_all()
+            self._more.notify()
 
     def _add_thread(self) -> None:
         """Have one more at work. Where the system has none for us now, those that are there serve.
@@ -133,18 +137,24 @@ class Deliverer:
         with self._changed:
             while self._held and self._error is None:
                 self._changed.wait()
-            self._is_closed = True
-            self._changed.notify_all()
+            self._close()
             self._raise_error()
         return self.report
 
     def cancel(self) -> None:
         """Send nothing more; what is under way is left to itself."""
         with self._changed:
-            self._is_closed = True
-            self._ready.clear()
-            self._behind.clear()
-            self._changed.notify_all()
+            self._drop_all()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._more.notify_all()
+        self._changed.notify_all()
+
+    def _drop_all(self) -> None:
+        self._ready.clear()
+        self._behind.clear()
+        self._close()
 
     def _raise_error(self) -> None:
         if self._error is not None:
@@ -164,7 +174,7 @@ class Deliverer:
         with self._changed:
             self._idle += 1
             while not self._ready and not self._is_closed:
-                self._changed.wait()
+                self._more.wait()
             self._idle -= 1
             if self._ready:
                 return self._ready.popleft()
@@ -182,14 +192,12 @@ class Deliverer:
                 self.report.by_broker[broker] += count
             if error is not None and self._error is None:
                 self._error = error
-                self._is_closed = True
-                self._ready.clear()
-                self._behind.clear()
+                self._drop_all()
             self._release(part.queue)
             self._changed.notify_all()
 
     def _release(self, queue: MessageQueue | None) -> None:
-        """The next part of a queue may go."""
+        """The next part of a queue may go: by the thread that calls, which is free now."""
         waiting = None if queue is None else self._behind.get(queue)
         if waiting:
             self._ready.append(waiting.popleft())

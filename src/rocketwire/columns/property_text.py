@@ -6,6 +6,7 @@ properties are copied once, straight into the batch body.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,12 +16,14 @@ import pyarrow.compute as pc
 
 from rocketwire.columns.buffers import (
     Bools,
+    Bytes,
     Int64s,
     data_of,
     from_matrix,
     from_offsets,
     lengths_of,
     offsets_of,
+    used_bytes,
 )
 from rocketwire.columns.ids import MessageIdColumn
 from rocketwire.columns.rows import Entries, Rows
@@ -29,6 +32,8 @@ from rocketwire.wire.properties import Property
 
 #: The int16 before the properties of a message in a batch.
 LENGTH_SIZE: Final = 2
+#: Values of one length up to so many bytes are laid beside the ids.
+_WIDEST: Final = 128
 _NAME_END: Final = b"\x01"
 _VALUE_END: Final = b"\x02"
 
@@ -51,8 +56,9 @@ def join(*pieces: Any) -> Any:
 class PropertyPieces:
     """The properties of each row as pieces to be joined, with their length before them.
 
-    Constants that follow one another become one piece, and those after the ids a part of the
-    block that holds the ids: each piece less is a copy less for every row.
+    Constants that follow one another become one piece. Those after the ids, and columns there whose
+    values have one length (row ids do), are a part of the block that holds the ids: each piece less
+    is a step less for every row.
     """
 
     sizes: Int64s
@@ -63,6 +69,14 @@ class PropertyPieces:
         mask = pa.array(good)
         kept = [p.filter(mask) if isinstance(p, pa.Array) else p for p in self.pieces]
         return PropertyPieces(self.sizes[good], kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Even:
+    """A column whose values have one length, and the same as a matrix."""
+
+    column: Any
+    matrix: Bytes
 
 
 class _Collector:
@@ -80,7 +94,7 @@ class _Collector:
         lengths = lengths_of(column)
         present = lengths > 0
         if present.all():
-            self._parts += (head, column, _VALUE_END)
+            self._parts += (head, _even(column, lengths), _VALUE_END)
             self.sizes += lengths + (len(head) + 1)
         elif present.any():
             whole = join(scalar(head), column, _END)
@@ -104,25 +118,50 @@ class _Collector:
 
     def finish(self, ids: MessageIdColumn) -> PropertyPieces:
         """All pieces, the ids first."""
-        shared, *others = self._runs()
+        begin, others = self._begin()
         head = Property.UNIQ_KEY.encode() + _NAME_END
-        block = ids.make(
-            len(self.sizes), before=bytes(LENGTH_SIZE) + head, after=_VALUE_END + shared
+        after = _VALUE_END + b"".join(
+            bytes(part.matrix.shape[1]) if isinstance(part, _Even) else part for part in begin
         )
-        sizes = self.sizes + (block.shape[1] - LENGTH_SIZE - len(shared))
+        block = ids.make(len(self.sizes), before=bytes(LENGTH_SIZE) + head, after=after)
+        at = block.shape[1] - len(after) + len(_VALUE_END)
+        sizes = self.sizes + (at - LENGTH_SIZE)
         block[:, :LENGTH_SIZE] = sizes.astype(">i2").view(np.uint8).reshape(len(sizes), LENGTH_SIZE)
-        pieces = [scalar(part) if isinstance(part, bytes) else part for part in others]
-        return PropertyPieces(sizes, [from_matrix(block), *pieces])
-
-    def _runs(self) -> list[Any]:
-        """The parts with neighbouring bytes joined; bytes come first, if only empty ones."""
-        joined: list[Any] = [b""]
-        for part in self._parts:
-            if isinstance(part, bytes) and isinstance(joined[-1], bytes):
-                joined[-1] += part
+        for part in begin:
+            if isinstance(part, _Even):
+                width = part.matrix.shape[1]
+                block[:, at : at + width] = part.matrix
+                at += width
             else:
-                joined.append(part)
-        return joined
+                at += len(part)
+        return PropertyPieces(sizes, [from_matrix(block), *_joined(others)])
+
+    def _begin(self) -> tuple[list[bytes | _Even], list[Any]]:
+        """The parts that have one length in all rows, up to the first that has not; and the others."""
+        parts = self._parts
+        count = next(
+            (at for at, part in enumerate(parts) if not isinstance(part, bytes | _Even)),
+            len(parts),
+        )
+        return parts[:count], parts[count:]
+
+
+def _even(column: Any, lengths: Int64s) -> Any:
+    width = int(lengths[0]) if len(lengths) else 0
+    if not width or width > _WIDEST or bool((lengths != width).any()):
+        return column
+    return _Even(column, used_bytes(column).reshape(len(lengths), width))
+
+
+def _joined(parts: list[Any]) -> list[Any]:
+    """Pieces of a join, neighbouring bytes as one."""
+    joined: list[Any] = []
+    for is_bytes, run in itertools.groupby(parts, lambda part: isinstance(part, bytes)):
+        if is_bytes:
+            joined.append(scalar(b"".join(run)))
+        else:
+            joined += [part.column if isinstance(part, _Even) else part for part in run]
+    return joined
 
 
 def property_pieces(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketwire.columns.buffers import Int64s, from_matrix, lengths_of
+from rocketwire.columns.buffers import Bools, Int64s, from_matrix, lengths_of
 from rocketwire.columns.property_text import join, scalar
 from rocketwire.columns.rows import Rows
 from rocketwire.columns.value_hash import Hashes, finish, hash_values, mix
@@ -26,8 +26,8 @@ from rocketwire.columns.value_hash import Hashes, finish, hash_values, mix
 #: that memory stays bounded however large a task is.
 SECTION: Final = 500_000
 
-#: Slots of the filter that tells most rows apart from all that came before.
-_SLOT_BITS: Final = 22
+#: As many slots as a section has rows: most hashes have one for themselves.
+_SLOT_BITS: Final = 19
 _SEED: Final = np.uint64(0x9E3779B97F4A7C15)
 #: The four digits of each two bytes.
 _DIGITS: Final = np.frombuffer(b"".join(b"%04x" % value for value in range(1 << 16)), dtype="V4")
@@ -74,9 +74,12 @@ class _Seen:
     """Hashes of a section's rows so far, and how often those came that came again."""
 
     def __init__(self) -> None:
-        self._slots = np.zeros(1 << _SLOT_BITS, dtype=np.bool_)
+        #: A hash in the slot that its first bits name; 0 where none is yet.
+        self._slots = np.zeros(1 << _SLOT_BITS, dtype=np.uint64)
+        #: Those that found another one in their slot: sorted runs.
         self._runs: list[Hashes] = []
-        self._counts: dict[int, int] = {}
+        self._again = np.zeros(0, dtype=np.uint64)
+        self._times = np.zeros(0, dtype=np.int64)
         self.rows = 0
 
     def ordinals(self, hashes: Hashes) -> Int64s:
@@ -86,50 +89,71 @@ class _Seen:
         if not len(hashes):
             return made
         different = np.sort(hashes)
-        is_first = np.concatenate([[True], different[1:] != different[:-1]])
-        repeated = different[~is_first]
-        different = different[is_first]
-        repeated = np.union1d(repeated, self._known(different))
+        repeated = different[1:][different[1:] == different[:-1]]
         if len(repeated):
-            self._number(hashes, repeated, made)
-        self._add(different)
+            different = np.concatenate(
+                [different[:1], different[1:][different[1:] != different[:-1]]]
+            )
+        known = different[self._keep(different)]
+        if len(known) or len(repeated):
+            self._number(hashes, np.union1d(repeated, known), known, made)
         return made
 
-    def _number(self, hashes: Hashes, repeated: Hashes, made: Int64s) -> None:
+    def _number(self, hashes: Hashes, repeated: Hashes, known: Hashes, made: Int64s) -> None:
         """The ordinals of rows whose hash came before, or comes several times now."""
         rows = np.flatnonzero(np.isin(hashes, repeated))
         # Equal ones lie together after a stable sort, in the order in which they came.
         rows = rows[np.argsort(hashes[rows], kind="stable")]
-        edges = np.searchsorted(hashes[rows], repeated)
-        known = self._is_known(repeated)
-        for number, part in enumerate(np.split(rows, edges[1:])):
-            value = int(repeated[number])
-            before = self._counts.get(value, 1 if known[number] else 0)
-            made[part] = np.arange(before, before + len(part))
-            self._counts[value] = before + len(part)
+        starts = np.searchsorted(hashes[rows], repeated)
+        counts = np.diff(starts, append=len(rows))
+        before = np.isin(repeated, known).astype(np.int64)
+        at = np.searchsorted(self._again, repeated)
+        counted = _held_at(self._again, at, repeated)
+        before[counted] = self._times[at[counted]]
+        made[rows] = np.arange(len(rows)) + np.repeat(before - starts, counts)
+        self._times[at[counted]] += counts[counted]
+        new = ~counted
+        if new.any():
+            self._again = np.insert(self._again, at[new], repeated[new])
+            self._times = np.insert(self._times, at[new], (before + counts)[new])
 
-    def _known(self, different: Hashes) -> Hashes:
-        """Those that came before. A slot that nobody has taken tells at once that one did not."""
-        slots = different >> np.uint64(64 - _SLOT_BITS)
-        perhaps = different[self._slots[slots]]
-        self._slots[slots] = True
-        known: Hashes = perhaps[self._is_known(perhaps)] if len(perhaps) else perhaps
+    def _keep(self, different: Hashes) -> Bools:
+        """Remember these, of which none is like another; tells which of them came before."""
+        slots = (different >> np.uint64(64 - _SLOT_BITS)).astype(np.intp)
+        held = self._slots[slots]
+        known: Bools = held == different
+        free = held == 0
+        self._slots[slots[free]] = different[free]
+        # Another one may be in the slot, from before or of these.
+        outside = np.flatnonzero(self._slots[slots] != different)
+        if len(outside):
+            values = different[outside]
+            known[outside] = self._is_outside(values)
+            self._add(values[~known[outside]])
         return known
 
-    def _is_known(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+    def _is_outside(self, hashes: Hashes) -> Bools:
         found = np.zeros(len(hashes), dtype=np.bool_)
         for run in self._runs:
-            at = np.searchsorted(run, hashes)
-            at[at == len(run)] = 0
-            found |= run[at] == hashes
+            found |= _held_at(run, np.searchsorted(run, hashes), hashes)
         return found
 
     def _add(self, different: Hashes) -> None:
         """Keep few sorted runs, each at least twice as long as the next."""
+        if not len(different):
+            return
         self._runs.append(different)
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             last, before = self._runs.pop(), self._runs.pop()
             self._runs.append(np.sort(np.concatenate([before, last]), kind="stable"))
+
+
+def _held_at(run: Hashes, at: npt.NDArray[np.intp], hashes: Hashes) -> Bools:
+    """Whether each hash is in a sorted run, given where it would be."""
+    if not len(run):
+        return np.zeros(len(hashes), dtype=np.bool_)
+    found: Bools = run[np.minimum(at, len(run) - 1)] == hashes
+    return found
 
 
 class RowIds(Protocol):

@@ -9,6 +9,7 @@ value. Those of 2,000 bytes take a quarter of the time that SHA-256 takes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -66,10 +67,11 @@ def _blocks(lengths: Int64s) -> Iterator[tuple[Any, int, int]]:
     """Rows of about one length, with the least and the greatest; those of length 0 are left out."""
     if len(lengths) == 0 or (most := int(lengths.max())) == 0:
         return
-    if int(lengths.min()) == most:
+    least = int(lengths.min())
+    if least > 0 and most <= _alike(least):
         size = max(1, _BLOCK * _WORD // most)
         for first in range(0, len(lengths), size):
-            yield slice(first, first + size), most, most
+            yield slice(first, first + size), least, most
         return
     # Radix sort, if 16 bits are enough.
     order = np.argsort(lengths.astype(np.uint16) if most < 2**16 else lengths, kind="stable")
@@ -77,11 +79,16 @@ def _blocks(lengths: Int64s) -> Iterator[tuple[Any, int, int]]:
     first = int(np.searchsorted(in_order, 0, side="right"))
     while first < len(order):
         least = int(in_order[first])
-        size = max(1, _BLOCK * _WORD // (least + least // 4 + 2 * _WORD))
-        stop = int(np.searchsorted(in_order, least + least // 4 + 2 * _WORD, side="right"))
+        size = max(1, _BLOCK * _WORD // _alike(least))
+        stop = int(np.searchsorted(in_order, _alike(least), side="right"))
         stop = min(stop, first + size)
         yield order[first:stop], least, int(in_order[stop - 1])
         first = stop
+
+
+def _alike(length: int) -> int:
+    """How long a value may be to share a matrix with one of a length."""
+    return length + length // 4 + 2 * _WORD
 
 
 def _matrix(data: Bytes, starts: Int64s, lengths: Int64s, words: int) -> Hashes:
@@ -126,6 +133,9 @@ def _sums(matrix: Hashes, lengths: Int64s, least: int) -> Hashes:
     return sums
 
 
+@lru_cache(maxsize=64)
 def _numbers(words: int) -> Hashes:
     """An odd number for each place, that none near it resembles."""
-    return finish(np.arange(1, words + 1, dtype=np.uint64) * _STEP) | np.uint64(1)
+    made: Hashes = finish(np.arange(1, words + 1, dtype=np.uint64) * _STEP) | np.uint64(1)
+    made.flags.writeable = False
+    return made

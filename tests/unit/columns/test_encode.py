@@ -12,7 +12,7 @@ from rocketwire.columns.buffers import split_rows
 from rocketwire.columns.encode import BatchEncoder, Frame, Single, first_bad_row
 from rocketwire.columns.hash import java_hash_column
 from rocketwire.columns.ids import MessageIdColumn
-from rocketwire.columns.row_ids import NumberedIds
+from rocketwire.columns.row_ids import ContentIds, NumberedIds
 from rocketwire.errors import RouteError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.batch import decode_batch
@@ -314,6 +314,32 @@ def test_properties_as_a_list_of_pairs():
     found = items_of(encode(pa.record_batch({"body": list("xyz"), "properties": pairs}))[0])
     assert found[0][3]["k"] == "v"
     assert set(found[1][3]) == {"UNIQ_KEY"}
+
+
+#: Values of one length, of several, one that is too long to lie beside the ids, and none at all.
+COLUMNS = {
+    "even": ["abc", "def", "ghi", "jkl"],
+    "ragged": ["a", "bcd", "ef", "g"],
+    "long": ["x" * 300] * 4,
+    "gaps": ["abc", None, "", "def"],
+}
+
+
+@pytest.mark.parametrize("keys", COLUMNS)
+@pytest.mark.parametrize("tags", COLUMNS)
+@pytest.mark.parametrize("row_ids", [NumberedIds(None), ContentIds("w:1:")])
+def test_properties_of_one_length_and_of_several_stand_side_by_side(keys, tags, row_ids):
+    bodies = [b"first", b"one", b"", b"three"]  # one is left out, because its body is empty
+    fields = {"keys": COLUMNS[keys], "tags": COLUMNS[tags]}
+    batch = pa.record_batch({"body": bodies, **fields}).slice(1)
+    parts, bad = encode(batch, row_ids=row_ids)
+    assert list(bad) == [1]
+    found = items_of(parts)
+    assert [body for _, _, body, _, _ in found.values()] == [b"one", b"three"]
+    for row, (_, _, _, properties, _) in found.items():
+        assert properties.get("KEYS") == (COLUMNS[keys][row + 1] or None)
+        assert properties.get("TAGS") == (COLUMNS[tags][row + 1] or None)
+        assert len(properties["UNIQ_KEY"]) == 32
 
 
 def test_no_rows_make_no_frames():

@@ -114,3 +114,18 @@ def test_a_hash_of_many_rows_has_no_collision(size):
     bodies = [b"%d" % i + b"." * size for i in range(20_000)]
     rows = Rows.of(pa.record_batch({"body": bodies}))
     assert len(set(hash_rows(rows).tolist())) == len(bodies)
+
+
+@pytest.mark.parametrize("kinds", [1, 7, 300, 5000])
+def test_ordinals_count_equal_rows_over_all_batches(monkeypatch, kinds):
+    monkeypatch.setattr(row_ids, "_SLOT_BITS", 8)  # so that most find another one in their slot
+    numbers = np.random.default_rng(kinds)
+    pool = numbers.integers(0, 2**64, kinds, dtype=np.uint64)
+    seen, counts = row_ids._Seen(), Counter()
+    for size in (0, 1, 500, 3, 800, 2000):
+        hashes = pool[numbers.integers(0, kinds, size)]
+        expected = []
+        for value in hashes.tolist():
+            expected.append(counts[value])
+            counts[value] += 1
+        assert seen.ordinals(hashes).tolist() == expected
