@@ -429,7 +429,7 @@ class Producer(ManySends):
         background.hurry()
         asking = request(sender, message, SendMode.BLOCKING, limit)
         with self._contention as contention:
-            if contention.is_large and not self._must_not_wait():
+            if contention.is_large and background.is_ready and not super()._must_not_wait():
                 return background.run_for(asking)
             return self._driver.run(asking)
 

@@ -25,6 +25,12 @@ def encode_json_header(
     ext: dict[str, str] | None,
 ) -> bytes:
     """The header as Java writes it: keys sorted, nulls left out."""
+    if not remark and not ext:  # as is the answer to every reply that is pushed to us
+        name = language_name(language)
+        return (
+            f'{{"code":{code:d},"flag":{flag:d},"language":"{name}","opaque":{opaque:d},'
+            f'"serializeTypeCurrentRPC":"JSON","version":{version:d}}}'
+        ).encode()
     fields: dict[str, Any] = {
         "code": code,
         "flag": flag,

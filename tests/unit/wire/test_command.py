@@ -37,6 +37,17 @@ commands = st.builds(
 
 
 @given(commands)
+def test_a_json_header_is_written_as_json_is(command: Command) -> None:
+    command.header, command.remark, command.ext = JSON, None, {}
+    header = command.head(command.opaque)[8:]
+    fields = json.loads(header)
+    assert json.dumps(fields, separators=(",", ":"), sort_keys=True).encode() == header
+    assert [fields[name] for name in ("code", "flag", "opaque", "version")] == [
+        command.code, command.flag, command.opaque, command.version,
+    ]  # fmt: skip
+
+
+@given(commands)
 def test_a_command_comes_back_as_it_was(command: Command) -> None:
     assert decode_command(encode_command(command)[4:]) == command
 
