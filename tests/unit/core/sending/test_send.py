@@ -275,6 +275,21 @@ def test_what_is_no_message_and_no_list_of_them_is_refused_by_its_kind(wrong: ob
         as_batch(wrong)
 
 
+def test_an_attempt_is_current_until_brokers_are_chosen_anew_unless_its_queue_is_given() -> None:
+    world = World(3)
+    world.send()
+    free = world.sender.start(Message("T", b"x"), SendMode.ASYNC)
+    given = MessageQueue("T", "broker-b", 2)
+    pinned = world.sender.start(Message("T", b"x"), SendMode.ASYNC, queue=given)
+    assert world.sender.is_current(free)
+    assert world.sender.is_current(pinned)
+    world.brokers["broker-a"].break_now(Refuse())
+    for _ in range(9):
+        world.send()
+    assert not world.sender.is_current(free)
+    assert world.sender.is_current(pinned)
+
+
 def test_a_given_queue_is_the_only_one_tried() -> None:
     world = World(3)
     queue = MessageQueue("T", "broker-b", 2)
