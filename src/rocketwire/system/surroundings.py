@@ -112,7 +112,7 @@ def _renew() -> None:
     """In a forked child: other chance, and locks that nobody holds but the code that forked."""
     _random.seed()
     for lock in list(_locks):
-        if not lock._is_owned():  # noqa: SLF001 - there is no other way  # noqa: SLF001 - else by a thread that is the parent's alone
+        if not lock._is_owned():  # noqa: SLF001 - else by a thread that is the parent's alone
             lock._at_fork_reinit()  # noqa: SLF001 - what Python does with its own
 
 
