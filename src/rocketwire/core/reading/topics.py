@@ -27,6 +27,7 @@ from rocketwire.core.reading.pull import (
 from rocketwire.core.reading.queue_pulls import QueuePulls
 from rocketwire.errors import (
     BrokerError,
+    MissingQueuesError,
     PermissionDeniedError,
     ProtocolError,
     RocketMQError,
@@ -74,6 +75,8 @@ class Cursor:
     next: int
     end: int | None
     pulls: QueuePulls
+    #: Whether the broker itself told the end: what is before it was there.
+    is_end_told: bool = False
     failing_since: float | None = None
 
     @property
@@ -127,7 +130,8 @@ class Reading:
                     instance, queue, "latest" if end is None else end, self._group, deadline
                 )
             pulls = QueuePulls(instance, queue, self._group, self._tags)
-            self.cursors.append(Cursor(queue, first, last, pulls))
+            told = last is not None and not isinstance(end, Mapping)
+            self.cursors.append(Cursor(queue, first, last, pulls, told))
 
     @property
     def is_over(self) -> bool:
@@ -139,6 +143,7 @@ class Reading:
 
         Raises:
             TransportError: a queue could not be read for a long time.
+            MissingQueuesError: a queue ends before the end that it had, and stays so.
         """
         instance = self._instance
         open_cursors = [cursor for cursor in self.cursors if not cursor.is_over]
@@ -172,7 +177,6 @@ class Reading:
         except (TransportError, BrokerError, ProtocolError) as error:
             self._bear(cursor, error)
             return []
-        cursor.failing_since = None
         if fetched.moved_from is not None:
             self.moves.append(fetched)
             _log.warning(
@@ -200,9 +204,15 @@ class Reading:
             fetched.moved_from is None
             and not fetched.messages
             and cursor.next >= fetched.max_offset
+            and cursor.end is not None
+            and cursor.next < cursor.end
         ):
-            # Nothing more there, whatever the end was thought to be (compaction, a lost tail).
-            cursor.end = cursor.next if cursor.end is not None else None
+            if cursor.is_end_told:
+                # A slave that is behind its master, or a queue that is written this very moment.
+                self._bear(cursor, _shortened(cursor.queue, cursor.end, fetched.max_offset))
+                return []
+            cursor.end = cursor.next  # the caller named an end that is not there yet
+        cursor.failing_since = None
         messages, end = fetched.messages, cursor.end
         if end is None or not messages or messages[-1].offset < end:  # of all pulls but the last
             return messages
@@ -224,3 +234,12 @@ class Reading:
             )
         elif not self._follow and now - cursor.failing_since > _PATIENCE:
             raise error
+
+
+def _shortened(queue: MessageQueue, end: int, now: int) -> MissingQueuesError:
+    return MissingQueuesError(
+        f"{queue}: it ends at {now} and ended at {end} when the read began, so messages would be missing: a slave that "
+        "is behind answers for its master, or the broker has lost its last messages. Read again when the "
+        f"master is back; end={{queue: {now}}} reads what is there",
+        (queue,),
+    )
