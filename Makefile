@@ -48,7 +48,7 @@ test-full: test
 test-lake: $(STAMP)
 	@$(BIN)/python tools/try_spark.py --lake $(if $(ENVIRONMENT),--environment $(ENVIRONMENT)) -- $(PYTEST_ARGS)
 
-# Runs all tests and, if they pass, records their numbers for the README's table of releases.
+# Runs all tests, those with replicas too, and, if they pass, records their numbers for the README's table of releases.
 compatibility: $(STAMP)
 	@$(BIN)/python tools/run_tests.py --compatibility $(PYTEST_ARGS)
 

@@ -5,7 +5,8 @@ or Spark, one part after another in processes of its own, so that no part is slo
 of another. A part that waits most of the time is split in two halves, which run side by side: each has
 other clusters, so nothing is started twice.
 
-With ``--compatibility`` the numbers for the README's table are recorded, if everything passed.
+With ``--compatibility`` the slow tests with replicas and guarded proxies run, too, and the numbers for the README's
+table are recorded, if everything passed.
 
 With ``--again=3`` up to three tests that failed are run three times more, alone. One that passes each time is told as
 unsteady at the end, with what it said when it failed above, and does not fail the run: clusters of several JVMs
@@ -28,6 +29,12 @@ PARTS = {
     "tests/interop": "embedded",
     "tests/real": "4.9.7 or test_faults",
 }
+#: What ``make test`` leaves out because it takes minutes, one after another: each has many Java processes.
+SLOW = (
+    "tests/real/test_replicas.py",
+    "tests/real/test_controller.py",
+    "tests/real/test_secured_proxy.py",
+)
 TESTS_FAILED = 1
 NOTHING_SELECTED = 5
 RECORDING = "--compatibility"
@@ -35,13 +42,14 @@ AGAIN = "--again="
 TIMES_AGAIN = 3
 
 
-def stages() -> list[list[list[str]]]:
+def stages(*, slow: bool) -> list[list[list[str]]]:
     """The arguments of the runs of each stage."""
     rest = [f"--ignore={part}" for part in PARTS]
     return [
         [["-n", "2", "-m", f"not ({HEAVY})"]],
         *([[*half, "-m", HEAVY, part] for half in halves(what)] for part, what in PARTS.items()),
         [[*half, "-m", HEAVY, *rest] for half in halves("docs")],
+        *([[["--timeout=3600", *SLOW]]] if slow else []),
     ]
 
 
@@ -112,9 +120,9 @@ def unsteady_tests(failed: list[str], most: int) -> list[str]:
     return [test for test in failed if steady(test)]
 
 
-def record(reports: list[Path]) -> None:
+def record(reports: list[Path]) -> int:
     tool = Path(__file__).with_name("compatibility.py")
-    subprocess.run([sys.executable, str(tool), *map(str, reports)], check=True)
+    return subprocess.run([sys.executable, str(tool), *map(str, reports)], check=False).returncode
 
 
 def main() -> int:
@@ -127,7 +135,7 @@ def main() -> int:
     if selection and RECORDING in own:
         print(f"{RECORDING} records a run of all tests: leave out {' '.join(selection)}")
         return 2
-    plan = [[[]]] if selection else stages()
+    plan = [[[]]] if selection else stages(slow=RECORDING in own)
     with tempfile.TemporaryDirectory() as folder:
         reports: list[Path] = []
         worst = max(
@@ -138,7 +146,7 @@ def main() -> int:
         counts = add_up(made)
         failed = failed_tests(made)
         if worst == 0 and RECORDING in own:
-            record(made)
+            worst = record(made)
     # A run that crashed or was interrupted has tests of which nothing is known.
     unsteady = unsteady_tests(failed, most_again) if worst == TESTS_FAILED else []
     for test in unsteady:

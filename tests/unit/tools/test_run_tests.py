@@ -83,3 +83,16 @@ def test_a_failure_fails_the_run(run, tests, arguments, failed):
 def test_a_run_that_ends_early_fails_whatever_else_is_known(run):
     code, _ = run(TESTS + CRASH, "--again=9")
     assert code == 1
+
+
+def test_a_run_for_the_table_of_releases_has_the_slow_parts_too():
+    sys.path.insert(0, str(RUNNER.parent))
+    try:
+        import run_tests
+    finally:
+        sys.path.remove(str(RUNNER.parent))
+    (slow,) = run_tests.stages(slow=True)[len(run_tests.stages(slow=False)) :]
+    assert all(
+        (RUNNER.parents[1] / word).is_file() for word in slow[0] if word.startswith("tests/")
+    )
+    assert "tests/real/test_replicas.py" in slow[0]
