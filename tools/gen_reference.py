@@ -430,7 +430,7 @@ def commands() -> str:
     parts = [
         "# Commands\n",
         (
-            "`pip install 'rocketwire[cli]'` brings the `rocketwire` command; `python -m rocketwire` "
+            "`pip install './rocketwire[cli]'`, in the folder that holds your clone, brings the `rocketwire` command; `python -m rocketwire` "
             "is the same. `rocketwire --install-completion` teaches it to bash, zsh or fish; in a new zsh the first "
             "Tab only loads it.\n"
         ),

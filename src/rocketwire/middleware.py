@@ -21,6 +21,9 @@ from rocketwire.errors import ConfigError, InvalidMessageError
 from rocketwire.message import Message
 from rocketwire.stored_message import Reply, StoredMessage
 
+#: What is promised under this name; classes and types are so as names of ``rocketwire``.
+__all__ = ["install", "uninstall"]
+
 #: What the client does: how a message is sent, or that it is handled.
 Operation: TypeAlias = Literal[
     "send", "submit", "oneway", "send_many", "request", "transaction", "process"

@@ -1,9 +1,11 @@
 """The API reference has every public name, with an example that runs, and help() tells settings."""
 
+import ast
 import dataclasses
-import importlib
+import importlib.util
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 from tests.docs.markdown_blocks import ROOT, blocks_of, pages
@@ -14,9 +16,11 @@ from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.simple_consumer_config import SimpleConsumerConfig
 
 FOLDER = ROOT / "docs" / "reference" / "api"
-MODULES = ("selectors", "embedded", "columns", "spark")
+MODULES = ("selectors", "middleware", "embedded", "columns", "spark")
+#: Each needs a library.
+INTEGRATIONS = ("celery", "opentelemetry", "outbox", "outbox.django", "prometheus")
 #: Constants have nothing to be drawn from; their pages tell of them in words.
-IN_WORDS = {"__version__", "READ_COLUMNS", "READ_SCHEMA"}
+IN_WORDS = {"__version__", "ID_PROPERTY", "READ_COLUMNS", "READ_SCHEMA"}
 #: Results that functions of an example return, and what ``rocketwire broker`` and ``lab`` run.
 NEVER_NAMED = {
     "ArchiveResult",
@@ -38,10 +42,25 @@ CLIENTS = {
 
 
 def public_names():
-    names = set(rocketwire.__all__)
-    for module in MODULES:
-        names |= set(importlib.import_module(f"rocketwire.{module}").__all__)
-    return names
+    return {name for names in promised().values() for name in names}
+
+
+def promised():
+    """Modules and their public names, as docs/reference/versions.md lists them."""
+    found = {"rocketwire": set(rocketwire.__all__)}
+    modules = [*MODULES, *(f"integrations.{name}" for name in INTEGRATIONS)]
+    for module in (f"rocketwire.{name}" for name in modules):
+        found[module] = all_of(module)
+    return found
+
+
+def all_of(module):
+    """Read, not imported: the library of an extra may be missing."""
+    spec = importlib.util.find_spec(module)
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return set(ast.literal_eval(node.value))
+    raise AssertionError(f"{module} does not say what is public")
 
 
 def test_every_public_name_is_in_the_reference():
@@ -55,6 +74,25 @@ def test_every_public_name_is_in_an_example_that_runs():
     # What needs Spark is shown on the pages that start one.
     shown = "\n".join(code_of(page) for page in pages() if is_shown(page))
     assert public_names() - set(re.findall(r"\w+", shown)) <= NEVER_NAMED
+
+
+def test_pages_import_only_what_is_promised():
+    """What a page tells users to import is public; else they could not rely on the page."""
+    public, found = promised(), []
+    for page in pages():
+        if "design" in page.parts:
+            continue
+        for block in blocks_of(page):
+            if block.language == "python":
+                found += [
+                    f"{page.name}: {node.module}.{alias.name}"
+                    for node in ast.walk(ast.parse(block.code))
+                    if isinstance(node, ast.ImportFrom)
+                    and (node.module or "").startswith("rocketwire")
+                    for alias in node.names
+                    if alias.name not in public.get(node.module, ())
+                ]
+    assert found == []
 
 
 def is_shown(page):

@@ -38,7 +38,11 @@ LIKE_A_TERMINAL = (
 
 
 #: Pages that need a library of an extra.
-NEEDS = {"celery.md": ("celery",), "outbox.md": ("sqlalchemy", "aiosqlite", "django")}
+NEEDS = {
+    "celery.md": ("celery",),
+    "integrations.md": ("celery", "sqlalchemy"),
+    "outbox.md": ("sqlalchemy", "aiosqlite", "django"),
+}
 
 
 def names(page):

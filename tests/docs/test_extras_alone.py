@@ -4,6 +4,7 @@ Slow, and it needs a package index: ``make test-full`` runs it (``ROCKETWIRE_EXT
 """
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -25,14 +26,14 @@ PAGES = ["opentelemetry", "prometheus", "celery", "outbox"]
 
 
 def wanted(page):
-    """What the page's own lines install, with this clone in the place of a release."""
+    """What the page's own lines install, from this clone."""
     found = []
     for block in blocks_of(page):
         for command in commands_of(block.code) if block.language == "console" else ():
             if command.startswith("pip install "):
                 words = shlex.split(command, comments=True)[2:]
-                found += [word.replace("rocketwire[", f"{ROOT}[") for word in words]
-    return [word for word in found if word != "rocketwire"]
+                found += [re.sub(r"^\./rocketwire\b", str(ROOT), word) for word in words]
+    return found
 
 
 @pytest.mark.parametrize("name", PAGES)

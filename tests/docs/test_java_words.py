@@ -61,3 +61,12 @@ def test_every_row_leads_to_a_page():
     rows = [line for line in section.splitlines() if re.match(r"\| `", line)]
     assert len(rows) >= len(WORDS) // 2
     assert [row for row in rows if "](" not in row] == []
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_of_java_leads_somewhere_in_chinese_too(word):
+    page = (ROOT / "docs" / "zh" / "howto" / "from-java.md").read_text(encoding="utf-8")
+    rows = [line for line in page.split("\n## ")[2].splitlines() if line.startswith("|")]
+    found = [row for row in rows if f"`{word}`" in row.split("|")[1]]
+    assert len(found) == 1
+    assert "](" in found[0].split("|")[2]

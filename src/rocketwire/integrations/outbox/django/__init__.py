@@ -15,6 +15,8 @@ from rocketwire.integrations.outbox.rows import row_of
 if TYPE_CHECKING:
     from rocketwire import Message
 
+__all__ = ["add", "database"]
+
 _PARAMETER: Final = re.compile(r":([a-z]\w*)")
 
 
