@@ -137,7 +137,18 @@ def test_ctrl_c_leaves_no_folder_no_page_and_says_so(tmp_path, number):
 
 def test_the_whole_command_writes_the_page_and_tells_where(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "rocketwire", "demo", "--no-spark", "--seconds", "6", "--json"],
+        [
+            sys.executable,
+            "-m",
+            "rocketwire",
+            "demo",
+            "--no-spark",
+            "--seconds",
+            "6",
+            "--json",
+            "--picture",
+            "front.svg",
+        ],
         capture_output=True,
         text=True,
         timeout=100,
@@ -150,6 +161,8 @@ def test_the_whole_command_writes_the_page_and_tells_where(tmp_path):
     assert told["held"]
     assert Path(told["report"]) == tmp_path / "demo-report.html"
     assert "<svg" in Path(told["report"]).read_text()
+    for name in ("front.svg", "front-narrow.svg"):
+        assert "prefers-color-scheme: dark" in (tmp_path / name).read_text()
 
 
 @pytest.mark.spark

@@ -52,7 +52,8 @@ def demo(
     ] = 24.0,
     out: Annotated[Path, typer.Option(help="Where the page goes.")] = Path("demo-report.html"),
     picture: Annotated[
-        Path | None, typer.Option(hidden=True, help="Also write the first plot as SVG.")
+        Path | None,
+        typer.Option(hidden=True, help="Also write the first plot as SVG, and one for telephones."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the orders.")] = 7,
 ) -> None:
@@ -96,6 +97,7 @@ class _Demo:
         from rocketwire.cli.demo.brokers import play
         from rocketwire.cli.demo.page import make_page
         from rocketwire.cli.demo.spark_part import scratch_folder
+        from rocketwire.pages.charts import NARROW, WIDTH
         from rocketwire.pages.document import write_page
 
         console = self._here.errors if self._here.as_json else self._here.console
@@ -110,7 +112,10 @@ class _Demo:
         self._show_checks(checks)
         write_page(self._out, make_page(recording, checks, sections))
         if self._picture is not None:
-            self._picture.write_text(recording.latency_plot(standalone=True), encoding="utf-8")
+            narrow = self._picture.with_stem(f"{self._picture.stem}-narrow")
+            for target, width in ((self._picture, WIDTH), (narrow, NARROW)):
+                plot = recording.latency_plot(width=width, standalone=True)
+                target.write_text(plot, encoding="utf-8")
         self._finish(recording, checks)
         return all(check.holds for check in checks)
 
