@@ -6,7 +6,9 @@ it before what ``encode_fields`` returns.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final
 
 from rocketwire.message import USUAL, Message
 from rocketwire.wire.properties import RESERVED
@@ -34,7 +36,8 @@ def _format_of(names: tuple[str, ...]) -> str | None:
     """
     try:
         is_ordinary = (
-            RESERVED.isdisjoint(names)
+            bool(names)
+            and RESERVED.isdisjoint(names)
             and _is_ordinary("".join(names))
             and min(names) >= _FIRST_VISIBLE
         )
@@ -82,6 +85,75 @@ def encode_ordinary(message: Message) -> bytes | None:
             return None
         text += form % values
     return text.encode()
+
+
+#: Stands behind each message where many are one text: no ordinary value has it.
+_ROW_END: Final = "\x00"
+_CONTROLS: Final = bytes([*range(0x20), 0x7F])
+_TEXTS: Final = {str}
+_NONE: Final = {type(None)}
+
+
+def encode_alike(messages: Sequence[Message]) -> list[bytes] | None:
+    """As ``encode_ordinary`` for each of some messages with the same fields; None: do it one by one.
+
+    All of them become one text, column by column, which is checked and encoded at once and then
+    cut. With a few properties that takes little more than half the time, without any a little more.
+
+    Args:
+        messages: at least one, and each with properties.
+    """
+    starts: list[str] = []
+    columns: list[list[Any]] = []
+    for name, values in (
+        ("TAGS", [m.tags for m in messages]),
+        ("KEYS", [m.keys for m in messages]),
+        ("__SHARDINGKEY", [m.sharding_key for m in messages]),
+    ):
+        kinds = set(map(type, values))
+        if kinds == _TEXTS:
+            starts.append(f"{name}\x01")
+            columns.append(values)
+        elif kinds != _NONE:
+            return None
+    if [m for m in messages if m.handling is not USUAL]:  # faster than any()
+        return None
+    properties: list[Any] = [m.raw_properties for m in messages]
+    try:
+        names = set(map(tuple, properties))
+        own = names.pop()
+        if names or (_formats.get(own) or _format_of(own)) is None:
+            return None
+        starts += ["".join((name, "\x01")) for name in own]  # not by a format, as below
+        values = list(chain.from_iterable(map(dict.values, properties)))
+        columns += [values[place :: len(own)] for place in range(len(own))]
+        return _encode_rows(starts, columns)
+    except TypeError:  # some have none, or some of it is no text
+        return None
+
+
+def _encode_rows(starts: list[str], columns: list[list[str]]) -> list[bytes] | None:
+    """What stands before each value of a row, and the values of all rows; None if one is not ordinary."""
+    count, width, end = len(columns[0]), 2 * len(starts) + 1, ""
+    pieces = [""] * (width * count)
+    for place, (start, values) in enumerate(zip(starts, columns, strict=True)):
+        pieces[2 * place :: width] = [end + start] * count
+        pieces[2 * place + 1 :: width] = values
+        end = "\x02"  # of a value: one piece with what follows it
+    pieces[width - 1 :: width] = [end + _ROW_END] * count
+    text = "".join(pieces)
+    if "\x01\x02" in text or "\x01 " in text:  # a value is empty, or begins with a blank
+        return None
+    if text.isascii():
+        data = text.encode()
+        # No more of them than were put in here. Four times as fast as the other way.
+        if len(data) - len(data.translate(None, _CONTROLS)) != width * count:
+            return None
+    elif all(map(_is_ordinary, map("".join, columns))):
+        data = text.encode()
+    else:
+        return None
+    return data.split(_ROW_END.encode())[:-1]
 
 
 def encode_fields(message: Message) -> bytes:
