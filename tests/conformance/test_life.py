@@ -472,6 +472,9 @@ def test_room_is_bounded_and_running_out_is_told(cluster) -> None:
         with pytest.raises(SendFailedError, match="max_in_flight") as caught:
             producer.submit(Message("T", b"x"), timeout=0.2)
         assert caught.value.outcome is Outcome.NOT_SENT
+        for wrong in (Message("T", b""), [Message("T", b"x"), Message("T", b"")]):
+            with pytest.raises(InvalidMessageError):  # without waiting for room
+                producer.submit(wrong, timeout=5.0)
         with pytest.raises(TimeoutError):
             producer.flush(0.1)
         for broker in cluster.brokers:

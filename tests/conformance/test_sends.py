@@ -296,6 +296,22 @@ def test_bad_messages_never_leave(shell, target) -> None:
     assert shell.read(topic) == []
 
 
+def test_a_submitted_list_that_is_wrong_never_leaves_and_takes_no_room(shell, target) -> None:
+    topic, other = target.topic(1), target.topic(1)
+    good = Message(topic, b"x")
+    for wrong, why in (
+        ([good, Message(topic, b"")], "message 1 of the batch: body is empty"),
+        ([good, Message(other, b"x")], "a batch has one topic"),
+        ([good, Message(topic, b"x", properties={"KEYS": "x"})], "'KEYS' is reserved"),
+        ([good, "x"], "message is a str"),
+        ([], "the batch is empty"),
+    ):
+        with pytest.raises(InvalidMessageError, match=why):
+            shell.submit(wrong)
+        assert shell.stats().in_flight == 0
+    assert shell.read(topic) == []
+
+
 @pytest.mark.parametrize(
     "timeout",
     [0, -1, math.nan, math.inf, 1e300, "0s", "soon"],

@@ -64,7 +64,7 @@ class SingleSubmitter:
             if type(message) is Message:
                 count, room = 1, len(message.body)
             else:
-                count, room = self._measure(message)
+                count, room = self._sender.measured(message)
             if not in_flight.take(count, room):
                 return None
         else:
@@ -88,11 +88,6 @@ class SingleSubmitter:
         delivery.begin(self._driver)
         return delivery
 
-    def _measure(self, message: Messages) -> Size:
-        """The room that a message takes, which is checked before it waits for any."""
-        messages = self._sender.checked(message)
-        return len(messages), sum([len(one.body) for one in messages])
-
     async def take_room(
         self,
         message: Messages,
@@ -106,7 +101,9 @@ class SingleSubmitter:
             InvalidMessageError: something is wrong with the message, so it need not wait.
             SendFailedError: there was no room before the deadline.
         """
-        size, in_flight = self._measure(message), self._in_flight
+        in_flight = self._in_flight
+        self._sender.checked(message)  # a bad one need not wait
+        size = self._sender.measured(message)
         limit = self._sender.check_timeout(timeout)
         if in_callback.get():
             in_flight.take_anyway(*size)

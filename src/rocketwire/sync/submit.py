@@ -165,7 +165,7 @@ class SingleSubmitter:
         if type(message) is Message:
             count, size = 1, len(message.body)
         else:
-            count, size = self._measure(message)
+            count, size = self._sender.measured(message)
         group = in_flight.admit(count, size)
         if group is None:
             group = self._admit_later(message, count, size, timeout)
@@ -196,18 +196,13 @@ class SingleSubmitter:
     def _admit_later(
         self, message: Messages, count: int, size: int, timeout: float | str | None
     ) -> FlushGroup:
-        self._measure(message)  # a bad one need not wait
+        self._sender.checked(message)  # a bad one need not wait
         self._wait_for_room(count, size, timeout)
         try:
             return self.in_flight.enter()
         except BaseException:
             self.in_flight.give_back(count, size)
             raise
-
-    def _measure(self, message: Messages) -> tuple[int, int]:
-        """Messages and bytes that a submit takes of the limit; checked, before it waits."""
-        messages = self._sender.checked(message)
-        return len(messages), sum([len(one.body) for one in messages])
 
     def _wait_for_room(self, count: int, size: int, timeout: float | str | None) -> None:
         limit = self._sender.check_timeout(timeout)
