@@ -1,6 +1,7 @@
 """What a newcomer sees first, and options that are given before a command."""
 
 import re
+import shlex
 
 import pytest
 
@@ -26,6 +27,7 @@ def test_a_flag_is_shown_without_a_type(rocketwire, words):
     shown = rocketwire(*words, "--help").out
     assert "--help" in shown
     assert "<bool>" not in shown
+    assert "list[" not in shown
 
 
 def test_common_options_may_come_before_the_command(rocketwire, cluster):
@@ -59,3 +61,22 @@ def test_a_wrong_address_map_shows_a_right_one(rocketwire):
     done = rocketwire("doctor", "-n", "127.0.0.1:1", "-o", "address_map=172.17.0.2=127.0.0.1")
     assert done.code == 2
     assert '{"172.17.0.2:10911": "127.0.0.1:10911"}' in done.err
+
+
+@pytest.mark.parametrize("name", ["doctor", "simulate", "transform"])
+def test_an_example_that_is_cut_on_a_narrow_screen_can_be_copied(rocketwire, monkeypatch, name):
+    def words(width):
+        monkeypatch.setenv("COLUMNS", str(width))
+        shown = rocketwire(name, "--help").out.replace("\\\n", "")  # as a shell reads it
+        examples = shown.split("Examples:")[1].strip()
+        found = re.sub(r"\s+(?=rocketwire )", "\0", examples).split("\0")
+        return [[" ".join(word.split()) for word in shlex.split(line)] for line in found]
+
+    assert words(60) == words(400)
+
+
+@pytest.mark.parametrize("name", ["lab", "simulate"])
+def test_what_talks_to_no_cluster_takes_no_address(rocketwire, name):
+    assert "--name-server" not in rocketwire(name, "--help").out
+    done = rocketwire("-n", "127.0.0.1:1", name)
+    assert done.code == 2

@@ -86,7 +86,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback(
     invoke_without_command=True,
     epilog="First steps:  rocketwire demo\n\nYour own cluster:  "
-    "rocketwire doctor --name-server HOST:9876\n\nHelp on a command:  rocketwire send --help",
+    "rocketwire doctor -n HOST:9876\n\nHelp on a command:  rocketwire send --help",
 )
 @takes_common_options
 def root(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from textwrap import wrap
 from typing import Any, Final
 
 from rich.console import Console
@@ -18,10 +20,14 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 _TOO_NARROW: Final = 80
 #: Panels of parameters that name none, in the order in which they come.
 _USUAL: Final = ("Arguments", "Options")
+#: A word of a shell: what is quoted is not taken apart.
+_WORD: Final = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""")
+_GOES_ON: Final = " \\"
+_FURTHER: Final = "    "
 
 
 class _PlainFlags:
-    """A flag takes no value, so no type is shown for one."""
+    """A flag takes no value, so no type is shown for one; what may be repeated takes one at a time."""
 
     epilog: str | None
 
@@ -31,6 +37,8 @@ class _PlainFlags:
         for parameter in found:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
+            elif getattr(parameter, "multiple", False) and not parameter.metavar:
+                parameter.metavar = "<str>"  # what is given each time, not a list of Python's
         return found
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -118,5 +126,24 @@ def _panel(table: Table, title: str) -> Panel:
 
 
 def _print_epilog(console: Console, epilog: str | None) -> None:
-    for line in (epilog or "").split("\n\n"):
-        console.print(f" {line}", markup=False)
+    # Brackets are escaped, for Typer, which takes it for markup.
+    for line in (epilog or "").replace(r"\[", "[").split("\n\n"):
+        print("\n".join(_folded(f" {line}", console.width)))
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """A line that is too long, cut so that a shell still reads it as one command when it is copied."""
+    if len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    first, *words = _WORD.findall(line)
+    lines = [indent + first]
+    for word in words:
+        if len(lines[-1]) + len(" ") + len(word) + len(_GOES_ON) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines[-1] += _GOES_ON
+            # Within quotes a new line is a blank as well, and a backslash would be part of the text.
+            lines += wrap(word, width - len(_GOES_ON), initial_indent=indent + _FURTHER,
+                          subsequent_indent=indent + _FURTHER, break_on_hyphens=False)  # fmt: skip
+    return lines

@@ -25,6 +25,7 @@ app = typer.Typer(add_completion=False)
     app,
     "lab",
     panel="Spark",
+    connects=False,
     examples=(
         "rocketwire lab ./telemetry",
         "rocketwire lab ./telemetry --grid floor=0.01,0.02,0.05 --grid relative=2,4,8",

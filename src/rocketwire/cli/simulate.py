@@ -24,6 +24,7 @@ app = typer.Typer(add_completion=False)
     app,
     "simulate",
     panel="Spark",
+    connects=False,
     examples=(
         "rocketwire simulate --producers 200 --brokers 10 --fault slow:0.3@broker-7",
         "rocketwire simulate --producers 10000 --brokers 100 --fault refuse@10% --policy default",
