@@ -107,6 +107,17 @@ class _Stopwatch:
 
 def probe(instance: Instance, broker: str) -> Op[None]:
     """Ask a broker that was isolated whether it is well; the fault table judges the answer."""
+    try:
+        yield from _probe(instance, broker)
+    except BaseException:
+        # Its client was shut down, or an error of the caller's own function ended it. Another probe
+        # must follow all the same, maybe by another client of this instance.
+        instance.faults.probe_given_up(broker)
+        instance.probe_wake_up.wake()
+        raise
+
+
+def _probe(instance: Instance, broker: str) -> Op[None]:
     address = instance.routes.masters().get(broker)
     if address is None:
         instance.faults.retain(instance.routes.masters())

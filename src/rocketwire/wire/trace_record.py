@@ -136,6 +136,15 @@ def _fields_of(record: TraceRecord) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+def words_in(*texts: str | None) -> list[str]:
+    r"""The words by which a trace message can be found, whatever the sender of a traced message wrote.
+
+    >>> words_in("id", "a\x01b  c", None)
+    ['id', 'a', 'b', 'c']
+    """
+    return [word for text in texts if text for word in text.translate(_BLANKS).split(" ") if word]
+
+
 def _text(value: object) -> str:
     if value is None:
         return "null"

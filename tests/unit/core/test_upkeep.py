@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.core.world import NAME_SERVER, World, decoded, route_of
 
+from rocketwire.config import Credentials
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.upkeep import (
     heartbeat,
@@ -230,6 +231,60 @@ def test_a_probe_s_connecting_does_not_count_as_slowness() -> None:
     for _ in range(12):
         world.send()
     assert "broker-b" in world.where()[before:]
+
+
+def isolate(world: World, broker: str) -> None:
+    for _ in range(30):
+        world.send()
+    world.brokers[broker].break_now(Refuse())
+    for _ in range(12):
+        world.send()
+    assert world.instance.faults.state_of(broker) == "isolated"
+
+
+def test_an_error_in_a_probe_is_not_the_end_of_probing() -> None:
+    """Keys that could not be had once: the broker was never asked again, and left out for long."""
+    is_sealed = False
+
+    def credentials() -> Credentials:
+        if is_sealed:
+            raise OSError("the vault is sealed")
+        return Credentials("key", "secret")
+
+    world = started(credentials=credentials)
+    isolate(world, "broker-b")
+    world.brokers["broker-b"].heal()
+    world.driver.spawn(keep_probing(world.instance, world.driver.spawn))
+    is_sealed = True
+    world.clock.advance(2.0)
+    assert beats(world)["broker-b"] == 0
+    is_sealed = False
+    world.clock.advance(3.0)
+    assert beats(world)["broker-b"] == 1
+    assert world.instance.faults.state_of("broker-b") == "trial"
+
+
+@pytest.mark.parametrize("fault", ["default", "java5-detector"])
+def test_a_probe_that_leaves_with_its_client_is_made_by_the_next_one(fault: str) -> None:
+    world = started(fault=fault)
+    isolate(world, "broker-b")
+    world.brokers["broker-b"].break_now(Hang())
+    probes: list[Any] = []
+
+    def start(operation: Any) -> None:
+        probes.append(world.driver.spawn(operation))
+
+    first = world.driver.spawn(keep_probing(world.instance, start))
+    while not probes:
+        world.clock.advance(0.1)
+    for task in (first, *probes):
+        task.cancel()
+    world.brokers["broker-b"].heal()
+    before = beats(world)["broker-b"]
+    world.driver.spawn(keep_probing(world.instance, world.driver.spawn))
+    world.clock.advance(4.0)
+    assert beats(world)["broker-b"] == before + 1
+    assert world.instance.faults.reachable("broker-b")
 
 
 def test_slow_brokers_are_left_and_found_again() -> None:

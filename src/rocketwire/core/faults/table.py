@@ -340,6 +340,13 @@ class FaultTable:
             if entry is not None:
                 entry.probe_epoch = entry.epoch
 
+    def probe_given_up(self, broker: str) -> None:
+        """A probe ended and says nothing: the broker is due again when its time comes."""
+        with self._lock:
+            entry = self._entries.get(broker)
+            if entry is not None:
+                entry.probe_epoch = None
+
     def probe_finished(
         self,
         broker: str,

@@ -7,6 +7,7 @@ dropped and counted. Records are written by the same settings as a producer's tr
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -20,7 +21,6 @@ from rocketwire.core.instance import Instance
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.trace import BATCH, LINGER, MAX_BYTES, MAX_KEYS, PAUSE, QUEUE, TIMEOUT
 from rocketwire.core.wake_up import WakeUp
-from rocketwire.errors import RocketMQError
 from rocketwire.hooks import HookSet
 from rocketwire.message import Message
 from rocketwire.stored_message import StoredMessage
@@ -32,7 +32,10 @@ from rocketwire.wire.trace_record import (
     SubAfterRecord,
     SubBeforeRecord,
     encode_trace_record,
+    words_in,
 )
+
+_log = logging.getLogger("rocketwire.trace")
 
 SUCCESS: Final = CONTEXT_CODES.index("SUCCESS")
 EXCEPTION: Final = CONTEXT_CODES.index("EXCEPTION")
@@ -64,6 +67,7 @@ class ConsumeTracer:
         self._instance = instance
         self._wake_up = WakeUp(instance.surroundings.make_lock())
         self._line: deque[_Line] = deque()
+        self._is_failing = False
         # Without hooks: a trace is neither traced nor a part of the telemetry.
         settings = trace_producer(config, next(_numbers))
         self._sender = Sender(instance, settings, RoundRobinCounter(instance.random), HookSet())
@@ -123,8 +127,13 @@ class ConsumeTracer:
         for message, records in self._pack():
             try:
                 yield from self._sender.send(message, timeout=TIMEOUT)
-            except RocketMQError:
+            except Exception as error:  # noqa: BLE001 - keys that can't be had for a moment, say
                 self.dropped += records
+                if not self._is_failing:
+                    _log.warning("traces are lost, messages are not: %s", error)
+                self._is_failing = True
+            else:
+                self._is_failing = False
 
     def keep_shipping(self) -> Op[None]:
         """Send records as they come, for ever."""
@@ -151,7 +160,7 @@ class ConsumeTracer:
                     yield self._message(texts, keys), len(texts)
                     texts, keys = [], {}
                 texts.append(text)
-                keys.update(dict.fromkeys(_words(line.record)))
+                keys.update(dict.fromkeys(words_in(line.record.message_id, line.record.keys)))
             yield self._message(texts, keys), len(texts)
 
     def _message(self, texts: list[bytes], keys: dict[str, None]) -> Message:
@@ -162,10 +171,6 @@ class ConsumeTracer:
                 break
             found.append(key)
         return Message(self.topic, b"".join(texts), keys=found)
-
-
-def _words(record: SubBeforeRecord | SubAfterRecord) -> list[str]:
-    return [word for word in (record.message_id, *(record.keys or "").split(" ")) if word]
 
 
 def trace_producer(config: ConsumerConfig, number: int) -> ProducerConfig:

@@ -23,7 +23,6 @@ from rocketwire.config import AUTO, ProducerConfig
 from rocketwire.core.effects import Event, Op, wait
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.wake_up import WakeUp
-from rocketwire.errors import RocketMQError
 from rocketwire.hooks import SendEvent
 from rocketwire.message import Message
 from rocketwire.wire.trace_record import MESSAGE_TYPES, PubRecord, encode_trace_record
@@ -159,10 +158,17 @@ class Tracer:
         self._in_hand -= trace.records
         self._is_failing = False
 
-    def lost(self, trace: TraceMessage, error: RocketMQError) -> None:
+    def lost(self, trace: TraceMessage, error: Exception) -> None:
         """A trace message was not stored."""
-        self._in_hand -= trace.records
-        self._drop(trace.records)
+        self._lose(trace.records, error)
+
+    def lost_all(self, error: Exception) -> None:
+        """What was taken from the line and not sent is lost."""
+        self._lose(self._in_hand, error)
+
+    def _lose(self, records: int, error: Exception) -> None:
+        self._in_hand -= records
+        self._drop(records)
         if not self._is_failing:
             _log.warning("traces are lost, messages are not: %s", error)
         self._is_failing = True
@@ -301,11 +307,18 @@ def trace_settings(config: ProducerConfig, number: int) -> ProducerConfig:
 
 
 def ship_traces(tracer: Tracer, sender: Sender) -> Op[None]:
-    """Send records as they come, until the tracer is closed and all are sent or time is up."""
+    """Send records as they come, until the tracer is closed and all are sent or time is up.
+
+    Nothing else ends it: there would be no sign that nothing is traced any more.
+    """
     tracer.is_shipping = True
     while True:
         yield from tracer.wait()
-        went_well = yield from _ship(tracer, sender)
+        try:
+            went_well = yield from _ship(tracer, sender)
+        except Exception as error:  # noqa: BLE001 - it is logged, and costs these records only
+            tracer.lost_all(error)
+            went_well = False
         if tracer.is_over():
             return
         if not went_well:
@@ -321,7 +334,7 @@ def _ship(tracer: Tracer, sender: Sender) -> Op[bool]:
             return False
         try:
             yield from sender.send(trace.message, timeout=left)
-        except RocketMQError as error:
+        except Exception as error:  # noqa: BLE001 - keys that can't be had for a moment, say
             tracer.lost(trace, error)
             went_well = False
         else:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.unit.core.group.group_world import GroupWorld
 from tests.unit.wire.test_lazy_message import pulled, receive_all, record
 
 from rocketwire.core.group.trace import SUCCESS, ConsumeTracer
+from rocketwire.core.sending.validate import check_message
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.lazy_message import tried_again
+from rocketwire.wire.stored_message import encode_record
 from rocketwire.wire.trace_record import SubBeforeRecord, decode_trace
 
 
@@ -51,3 +54,25 @@ def test_a_message_that_wants_no_trace_has_none():
     handling = tracer.begin(messages({"TRACE_ON": "false"}, {"TRACE_ON": "true"}))
     tracer.end(handling, SUCCESS)
     assert [line.message_id for line in traced(tracer)] == ["id-1", "id-1"]
+
+
+ODD = ["a\x01b", "\x02", "\x01\x02 \x01", "a  b", "\ufffd", "k" * 9000]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", ["KEYS", "UNIQ_KEY"])
+def test_what_a_stranger_wrote_costs_no_other_message_its_trace(odd: str, name: str):
+    """A key with a separator in it: all that was to be traced along with it was refused."""
+    tracer = a_tracer()
+    properties = f"{name}\x01{odd}\x02".encode()
+    strange = encode_record(topic="T", body=b"x", properties=properties, queue_offset=1)
+    given = list(receive_all(pulled(record(0), strange, record(2))).messages)
+    for message in given:
+        tracer.end(tracer.begin([message]), SUCCESS)
+    sent = [message for message, _ in tracer._pack()]
+    for message in sent:
+        check_message(message, 4 * 1024 * 1024)
+    lines = [line for message in sent for line in decode_trace(message.body)]
+    assert len(lines) == 6
+    assert {"id-0", "id-2"} <= {line.message_id for line in lines}
+    assert {"id-0", "id-2", "k"} <= {word for m in sent for word in m.keys.split(" ")}

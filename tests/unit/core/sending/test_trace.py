@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.unit.core.world import World, address, route_of
 
-from rocketwire.config import ProducerConfig
+from rocketwire.config import Credentials, ProducerConfig
 from rocketwire.core.sending import trace
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
@@ -244,6 +245,49 @@ def test_traces_that_can_not_be_sent_are_counted_and_rarely_tried(
     assert world.tracer.dropped == count
     assert world.asked.count(TRACE_TOPIC) < 30
     assert sum(r.name == "rocketwire.trace" for r in caplog.records) == 1
+
+
+def test_a_moment_without_keys_costs_the_traces_of_that_moment_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The operation ended with the error, and nothing was traced any more, without a sign."""
+    is_sealed = False
+
+    def credentials() -> Credentials:
+        if is_sealed:
+            raise OSError("the vault is sealed")
+        return Credentials("key", "secret")
+
+    world = TracedWorld(credentials=credentials)
+    world.send()
+    is_sealed = True
+    world.clock.advance(trace.LINGER + 0.1)
+    is_sealed = False
+    assert world.tracer.dropped == 1
+    for _ in range(3):
+        world.send()
+    world.clock.advance(trace.LINGER + trace.PAUSE)
+    assert len(world.records()) == 3
+    assert "traces are lost, messages are not: the vault is sealed" in caplog.text
+
+
+def test_records_that_can_t_be_put_together_are_counted_and_later_ones_are_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> Iterator[Any]:
+        raise ValueError("no")
+
+    world = TracedWorld()
+    for _ in range(3):
+        world.send()
+    with monkeypatch.context() as patch:
+        patch.setattr(trace, "pack", fail)
+        world.clock.advance(trace.LINGER + 0.1)
+    assert world.tracer.dropped == 3
+    world.send()
+    world.clock.advance(trace.LINGER + trace.PAUSE)
+    world.tracer.finish()
+    assert (len(world.records()), world.tracer.dropped) == (1, 3)
 
 
 def test_closing_sends_what_is_in_line_and_ends_the_operation() -> None:
