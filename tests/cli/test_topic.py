@@ -134,3 +134,11 @@ def test_the_list_of_an_ordered_topic_follows_its_queues(rocketwire, cluster):
         assert client.call(RequestCode.GET_KV_CONFIG, asked).ext["value"] == "broker-a:2;broker-b:2"
         rocketwire(*words, cluster=cluster)
         assert client.call(RequestCode.GET_KV_CONFIG, asked).ext["value"] == "broker-a:4;broker-b:2"
+
+
+def test_one_of_a_thing_is_told_as_one(rocketwire, cluster):
+    made = rocketwire("topic", "create", "single", "--queues", "1", "-n", cluster.name_server)
+    assert made.out.startswith("single: 1 queue on each of ")
+    rocketwire("send", "single", "hello", "-n", cluster.name_server)
+    shown = rocketwire("topic", "show", "single", "-n", cluster.name_server).out
+    assert "single: 1 message in " in shown

@@ -17,6 +17,7 @@ from rich.text import Text
 from rocketwire.cli.fault_actions import describe_broker
 from rocketwire.cli.invocation import Invocation
 from rocketwire.cli.output import make_table, size_text, sparkline
+from rocketwire.pages.words import some
 
 if TYPE_CHECKING:
     from rocketwire.embedded import BrokerHandle
@@ -146,7 +147,7 @@ class ClusterScreen:
         self._here.say(
             f"{time.strftime('%H:%M:%S')} {view.name} {view.address} {state}: "
             f"in {view.rate_in:,.0f}/s, out {view.rate_out:,.0f}/s, "
-            f"{view.messages_in:,} stored, {size_text(view.stored)} in {view.topics:,} topics"
+            f"{view.messages_in:,} stored, {size_text(view.stored)} in {some(view.topics, 'topic')}"
             + (f", {size_text(view.index_lag)} not indexed yet" if view.index_lag else "")
         )
 

@@ -19,6 +19,7 @@ from rocketwire.cli.output import make_table
 from rocketwire.cli.read import show_body, show_json, show_line
 from rocketwire.cli.signals import stop_requested
 from rocketwire.errors import ClientClosedError
+from rocketwire.pages.words import some
 from rocketwire.stored_message import StoredMessage
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def consume(  # noqa: PLR0913 - each has a default
         finally:
             counted.is_over.set()
             watcher.join(10)
-    here.note(f"{counted.handled:,} messages handled")
+    here.note(f"{some(counted.handled, 'message')} handled")
     if counted.failed == max_failures:
         raise CommandFailedError(
             f"--exec failed {counted.failed} times, as often as --max-failures allows; "

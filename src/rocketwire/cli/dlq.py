@@ -29,6 +29,7 @@ from rocketwire.cli.read import describe, parse_moment
 from rocketwire.cli.send_rate import Pace
 from rocketwire.cli.signals import stop_requested
 from rocketwire.errors import RocketMQError, TransportError
+from rocketwire.pages.words import some
 
 if TYPE_CHECKING:
     from rocketwire.admin_values import DeadLetter
@@ -85,7 +86,9 @@ def list_letters(  # noqa: PLR0913 - each narrows what is shown
     if rows:
         columns = ["given up", "message id", "topic", "keys", "tries#", "last error"]
         here.console.print(make_table(columns, rows))
-        here.say(f"\n{count:,} dead letters of {group}; rocketwire dlq show {group} ID shows one")
+        here.say(
+            f"\n{some(count, 'dead letter')} of {group}; rocketwire dlq show {group} ID shows one"
+        )
     else:
         here.note(f"no dead letters of {group}" + (" like that" if wanted.is_narrow else ""))
 
@@ -289,7 +292,9 @@ def purge(
         here.emit({"group": group, "purged": count, "dry_run": dry_run, "queues": _moves(done)})
     else:
         verb = "would be purged" if dry_run else "purged"
-        here.say(f"{group}: {count:,} dead letters {verb}; dlq list --purged shows them still")
+        here.say(
+            f"{group}: {some(count, 'dead letter')} {verb}; dlq list --purged shows them still"
+        )
 
 
 def _moves(done: Any) -> Iterator[dict[str, object]]:

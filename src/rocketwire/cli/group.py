@@ -14,6 +14,7 @@ from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import make_table
 from rocketwire.cli.read import ENDS, parse_moment
 from rocketwire.message import MessageQueue
+from rocketwire.pages.words import some
 
 app = typer.Typer(
     cls=PlainGroup,
@@ -73,7 +74,7 @@ def _print(here: Invocation, group: Group) -> None:
     ]
     here.console.print(make_table(["queue", "consumed#", "end#", "behind#", "member"], queues))
     lag = sum(group.lag.values())
-    here.say(f"\n{group.name}: {len(group.members)} members, {lag:,} messages behind")
+    here.say(f"\n{group.name}: {some(len(group.members), 'member')}, {some(lag, 'message')} behind")
     for error in group.errors.values():
         here.note(error)
 

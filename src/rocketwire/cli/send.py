@@ -18,6 +18,7 @@ from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import milliseconds
 from rocketwire.errors import SendFailedError
 from rocketwire.message import Message, SendResult
+from rocketwire.pages.words import some
 
 if TYPE_CHECKING:
     from rocketwire.sync.producer import Producer
@@ -135,7 +136,7 @@ class _Sending:
         """Say how it went as a whole; the exit code tells of failures."""
         elapsed = time.monotonic() - self._started
         if self._oneway:
-            self._here.say(f"{self._sent} messages written; oneway sends have no answer")
+            self._here.say(f"{some(self._sent, 'message')} written; oneway sends have no answer")
         elif len(self._latencies) > 1:
             ordered = sorted(self._latencies)
             spread = ", ".join(f"{name} {n}" for name, n in sorted(self._brokers.items()))

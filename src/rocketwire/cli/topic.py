@@ -11,6 +11,7 @@ from rocketwire.cli.failures import FAILED, UsageError
 from rocketwire.cli.help_screen import PlainGroup
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import make_table
+from rocketwire.pages.words import some
 
 app = typer.Typer(
     cls=PlainGroup,
@@ -69,7 +70,7 @@ def create(
     if here.as_json:
         here.emit({"topic": name, "queues": queues, "brokers": where})
     else:
-        here.say(f"{name}: {queues} queues on each of {', '.join(where)}")
+        here.say(f"{name}: {some(queues, 'queue')} on each of {', '.join(where)}")
 
 
 @command(
@@ -106,7 +107,9 @@ def _print(here: Invocation, topic: Topic) -> None:
     ]
     here.console.print(make_table(["queue", "first#", "end#", "messages#", ""], rows))
     kind = f", for {topic.message_type} messages" if topic.message_type else ""
-    here.say(f"\n{topic.name}: {topic.messages:,} messages in {len(topic.queues)} queues{kind}")
+    here.say(
+        f"\n{topic.name}: {some(topic.messages, 'message')} in {some(len(topic.queues), 'queue')}{kind}"
+    )
 
 
 def _described(topic: Topic) -> dict[str, object]:
