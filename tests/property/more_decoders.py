@@ -11,7 +11,6 @@ import zlib
 from rocketwire.columns.decode import RecordDecoder
 from rocketwire.columns.record_starts import PullBody
 from rocketwire.columns.schema import ALL_COLUMNS, select_columns
-from rocketwire.core.sending.requests import read_reply
 from rocketwire.embedded.register_body import decode_register_body, encode_register_body
 from rocketwire.message import MessageQueue
 from rocketwire.wire import access_bodies, admin_bodies, headers, pop
@@ -20,6 +19,7 @@ from rocketwire.wire.client_bodies import decode_cleanup_policy
 from rocketwire.wire.command import Command
 from rocketwire.wire.lazy_message import messages_in
 from rocketwire.wire.lenient_json import loads
+from rocketwire.wire.pushed_reply import read_reply
 
 QUEUE = MessageQueue("T", "b", 0)
 RECEIPT = "40 1700000000123 60000 3 0 broker-a 2 42"

@@ -241,6 +241,8 @@ class Reply:
         Raises:
             RemoteProtocolError: it is malformed.
         """
+        if self._match is not None and self.layout is not None:  # nothing in it can be malformed
+            return MatchedRequest(self, self.layout, self._match)
         ext = self.ext
         kind = BINARY if self._frame[0] else JSON
         return Command(self.code, ext, self.body, self._remark, self.opaque, self.flag, header=kind)
@@ -252,3 +254,29 @@ class Reply:
 
     def __repr__(self) -> str:
         return f"Reply(code={self.code}, opaque={self.opaque}, {len(self._frame)} bytes)"
+
+
+class MatchedRequest(Command):
+    """A request of the peer whose header has a known layout; ``ext`` is made when it is asked for."""
+
+    __slots__ = ("_made", "layout", "match")
+
+    def __init__(self, read: Reply, layout: Layout, match: re.Match[bytes]) -> None:
+        self.code = read.code
+        self.body = read.body
+        self.remark = layout.remark
+        self.opaque = read.opaque
+        self.flag = read.flag
+        self.language = Language.PYTHON
+        self.version = CLIENT_VERSION
+        self.header = JSON
+        self.layout = layout
+        self.match = match
+        self._made: dict[str, str] | None = None
+
+    @property
+    def ext(self) -> dict[str, str]:  # type: ignore[override]  # nobody sets it
+        """The custom header."""
+        if self._made is None:
+            self._made = self.layout.ext(self.match)
+        return self._made

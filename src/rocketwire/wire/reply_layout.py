@@ -23,7 +23,12 @@ from rocketwire.wire.codes import LANGUAGE_NAMES
 #: Values that need no unescaping: printable ASCII without the quote and the backslash.
 _TEXT: Final = r'"([ !#-\[\]-~]*)"'
 _NUMBER: Final = r'"(-?[0-9]{1,19})"'
-_NUMBERS: Final = frozenset({"queueId", "queueOffset", "nextBeginOffset", "minOffset", "maxOffset"})
+#: The properties of a message that is pushed to us: such text, with the separators between.
+_PROPERTIES: Final = r'"([ !#-\[\]-~]*(?:\\u000[12][ !#-\[\]-~]*)*)"'
+_NUMBERS: Final = frozenset({
+    "queueId", "queueOffset", "nextBeginOffset", "minOffset", "maxOffset", "sysFlag", "flag",
+    "bornTimestamp", "storeTimestamp", "reconsumeTimes",
+})  # fmt: skip
 _STATUS: Final = re.compile(r"[A-Z][A-Z_]{1,31}")
 _PLACE: Final = frozenset({"msgId", "queueId", "queueOffset"})
 #: The servers of a cluster have a handful of layouts; what comes beyond these is a hostile peer.
@@ -54,7 +59,8 @@ class Layout:
     """The pattern of one kind of header."""
 
     __slots__ = (
-        "code", "fields", "flag", "has_place", "head", "match", "opaque", "remark", "tail",
+        "_groups", "_separated", "code", "fields", "flag", "has_place", "head", "match", "opaque",
+        "remark", "tail",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +87,8 @@ class Layout:
         self.tail = tail.encode()
         #: The same in every answer of this kind.
         self.remark = remark
+        self._separated = fields.index("properties") if "properties" in fields else -1
+        self._groups: dict[tuple[str, ...], tuple[int, ...]] = {}
 
     def stored_number(self, frame: bytes) -> int:
         """The opaque number of an answer of this layout that says "stored"; 0 of any other frame.
@@ -111,10 +119,30 @@ class Layout:
             and _mark(data) == (len(data) - 4, len(data) - 8)
         )
 
+    def groups_of(self, names: tuple[str, ...]) -> tuple[int, ...]:
+        """The groups of some fields in a match, in the order of the names; empty if one is not there.
+
+        For readers that need a few values, again and again: give one and the same tuple.
+        """
+        found = self._groups.get(names)
+        if found is None:
+            is_there = set(names).issubset(self.fields)
+            found = tuple(self.fields.index(name) + 1 for name in names) if is_there else ()
+            self._groups[names] = found
+        return found
+
     def ext(self, match: re.Match[bytes]) -> dict[str, str]:
         """The custom header of a header that matched."""
         texts = [value.decode() for value in match.groups()]
+        place = self._separated
+        if place >= 0:
+            texts[place] = separated(match[place + 1]).decode()
         return dict(zip(self.fields, texts, strict=False))  # the last group is the opaque number
+
+
+def separated(properties: bytes) -> bytes:
+    """Properties as they are, of those in a header that matched: no other escape is in them."""
+    return properties.replace(b"\\u0001", b"\x01").replace(b"\\u0002", b"\x02")
 
 
 def stored_numbers(layout: Layout | None, frames: Sequence[bytes]) -> list[int]:
@@ -142,6 +170,13 @@ def stored_numbers(layout: Layout | None, frames: Sequence[bytes]) -> list[int]:
                 number = 0
         numbers.append(number)
     return numbers
+
+
+def _value(name: str) -> str:
+    """What is expected of a field."""
+    if name == "properties":
+        return _PROPERTIES
+    return _NUMBER if name in _NUMBERS else _TEXT
 
 
 def is_status(remark: str) -> bool:
@@ -173,7 +208,7 @@ def learn(
     except KeyError:
         if len(_known) >= _MOST_LAYOUTS or len(ext) > _MOST_FIELDS:
             return None
-    fields = ",".join(f'"{re.escape(n)}":{_NUMBER if n in _NUMBERS else _TEXT}' for n in ext)
+    fields = ",".join(f'"{re.escape(name)}":{_value(name)}' for name in ext)
     name = LANGUAGE_NAMES[language] if 0 <= language < len(LANGUAGE_NAMES) else ""
     # In Java's order of fields. Answers in another order are decoded in full each time.
     middle = f'"flag":{flag},"language":"{name}","opaque":'

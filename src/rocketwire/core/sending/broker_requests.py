@@ -6,9 +6,9 @@ import logging
 
 from rocketwire.core.instance import Instance
 from rocketwire.core.sending.checks import broker_at, read_check
-from rocketwire.core.sending.requests import read_reply
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Command
+from rocketwire.wire.pushed_reply import read_reply
 
 _log = logging.getLogger("rocketwire.producer")
 

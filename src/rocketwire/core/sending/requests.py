@@ -17,7 +17,6 @@ from rocketwire.errors import (
     ClientClosedError,
     ConfigError,
     InvalidMessageError,
-    LocalProtocolError,
     Outcome,
     ReplyTimeoutError,
     SendFailedError,
@@ -25,54 +24,10 @@ from rocketwire.errors import (
 )
 from rocketwire.message import Message
 from rocketwire.stored_message import StoredMessage
-from rocketwire.wire.broker_requests import PushedReply, decode_pushed_reply
-from rocketwire.wire.command import Command
-from rocketwire.wire.lazy_message import messages_in
-from rocketwire.wire.properties import Property, rewritten_bytes
-from rocketwire.wire.record_layout import INNER_BATCH
 from rocketwire.wire.send_properties import id_of, request_fields
-from rocketwire.wire.stored_message import encode_record, pack_host
 
 if TYPE_CHECKING:
     from rocketwire.core.sending.sender import Sender
-
-
-def read_reply(command: Command, broker: str) -> tuple[str, StoredMessage]:
-    """A pushed reply, and the correlation id of its request.
-
-    Raises:
-        RemoteProtocolError: it can't be read.
-        InvalidMessageError: it has more properties than a message can have.
-    """
-    pushed = decode_pushed_reply(command.ext)
-    # The replier wrote the properties, the topic and the flags: they are taken as they are.
-    record = encode_record(
-        topic=pushed.topic.encode(errors="replace"),
-        body=bytes(command.body),
-        properties=rewritten_bytes(pushed.properties),
-        queue_id=pushed.queue_id,
-        born_ms=pushed.born_ms,
-        born_host=_host(pushed.born_host),
-        store_ms=pushed.store_ms,
-        store_host=_host(pushed.store_host),
-        flag=pushed.flag,
-        system_flag=pushed.system_flag & ~INNER_BATCH,  # one message, whatever it claims
-        reconsume_times=pushed.reconsume_times,
-    )
-    (message,) = messages_in(record, broker=broker)
-    return _correlation(pushed), message
-
-
-def _correlation(pushed: PushedReply) -> str:
-    return pushed.properties.get(Property.CORRELATION_ID, "")
-
-
-def _host(text: str) -> bytes:
-    """An address as a broker writes it; Java puts a slash before it."""
-    try:
-        return pack_host(text.rpartition("/")[2])
-    except LocalProtocolError:
-        return pack_host("0.0.0.0:0")
 
 
 def check_request(message: object, *, background: bool) -> Message:
