@@ -24,11 +24,12 @@ class StoredMessage:
     ``undecodable`` says why; times beyond the calendar are its first or last days.
     """
 
-    #: What reads it, where its record begins there, and how many bytes that takes: in one slot,
-    #: because filling slots is half of what a message costs that nobody looks at. Fields that were
-    #: read are in ``__dict__``, where Python finds them before the descriptors that read them.
+    #: What reads it, where its record begins there, how many bytes that takes, and how many of them
+    #: are the body if that lies there as it is (else less than 0): in one slot, because filling slots is half
+    #: of what a message costs that nobody looks at. Fields that were read are in ``__dict__``, where
+    #: Python finds them before the descriptors that read them.
     __slots__ = ("__dict__", "_record", "offset")
-    _record: ClassVar[tuple[Any, int, int]]  # a slot of each message, and not one of its fields
+    _record: ClassVar[tuple[Any, int, int, int]]  # a slot of each message, not one of its fields
 
     topic: str
     body: bytes
@@ -145,7 +146,7 @@ class _Unread:
     def __get__(self, message: Any, owner: type | None = None) -> Any:
         if message is None:
             return self
-        source, position, size = message._record  # noqa: SLF001 - they are one thing
+        source, position, size, _ = message._record  # noqa: SLF001 - they are one thing
         return source.readers[self._name](source, message, position, size)
 
 
@@ -157,8 +158,8 @@ class _UnreadProperty(_Unread):
     def __get__(self, message: Any, owner: type | None = None) -> Any:
         if message is None:
             return self
-        source, position, size = message._record  # noqa: SLF001
-        return source.split(message, position, size)[self._name]
+        source, position, size, body = message._record  # noqa: SLF001
+        return source.split(message, position, size, body)[self._name]
 
 
 _SPLIT: Final = frozenset({"tags", "keys", "properties"})

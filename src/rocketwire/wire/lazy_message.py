@@ -13,10 +13,8 @@ reader would stop the queue for ever. What can't be decoded is handed over as it
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from struct import Struct
 from typing import Any, Final, NamedTuple, cast
 
 from rocketwire.errors import ProtocolError
@@ -45,11 +43,8 @@ from rocketwire.wire.stored_message import (
 )
 
 _unpack_head = picked("size", "magic").unpack_from
-_unpack_start = picked("size", "magic", "queue_offset", "system_flag").unpack_from
+_unpack_start = picked("size", "magic", "queue_offset", "system_flag", "body_length").unpack_from
 _unpack_body = picked("system_flag", "body_length").unpack_from
-_unpack_lengths = picked("magic", "system_flag", "body_length").unpack_from
-_unpack_int = Struct(">i").unpack_from
-_unpack_long = Struct(">q").unpack_from
 #: A body with none of these lies in the record as it is, at its usual place.
 _NOT_PLAIN: Final = SystemFlag.COMPRESSED | BOTH_V6 | INNER_BATCH
 _MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
@@ -59,8 +54,6 @@ _FAR: Final = 2**63 - 1
 _new = StoredMessage.__new__
 _set_record = cast("Any", StoredMessage).__dict__["_record"].__set__
 _set_offset = cast("Any", StoredMessage).__dict__["offset"].__set__
-
-_log = logging.getLogger("rocketwire.reader")
 
 
 class Cut(NamedTuple):
@@ -86,14 +79,18 @@ def cut(source: Source, next_offset: int = _FAR) -> Cut:
     messages: list[StoredMessage] = []
     flags = 0
     while position <= last:
-        size, magic, place, flag = _unpack_start(data, position)
-        if size < MIN_RECORD or magic not in _MAGICS:
+        size, magic, place, flag, body = _unpack_start(data, position)
+        if size < MIN_RECORD:
             break
+        if magic != MAGIC_V1 or flag & _NOT_PLAIN or body > size - MIN_RECORD:
+            if magic not in _MAGICS:
+                break
+            flags |= flag
+            body = -1
         message = _new(StoredMessage)
         _set_offset(message, place + delta)
-        _set_record(message, (source, position, size))
+        _set_record(message, (source, position, size, body))
         messages.append(message)
-        flags |= flag
         position += size
     go_on_at = None
     if position != end:
@@ -170,7 +167,7 @@ def _unwrap_all(
 
 def _unwrap(message: StoredMessage, end: int) -> list[StoredMessage] | None:
     """The messages of a batch; None if the record holds none."""
-    source, position, _ = message._record
+    source, position, _, _ = message._record
     flag, _ = _unpack_body(source.data, position)
     if flag & INNER_BATCH != INNER_BATCH:
         return None
@@ -193,7 +190,7 @@ def messages_in(data: bytes, *, broker: str) -> list[StoredMessage]:
 
 def bare_record(message: StoredMessage) -> bytes:
     """The record of a message that a broker gave, without its body, sound, and with UTF-8 only."""
-    source, position, size = message._record
+    source, position, size, _ = message._record
     data = source.data
     parts = parts_of(data, position, size)
     hosts = hosts_of(data, position, size)
@@ -238,7 +235,7 @@ def to_stored_message(
     message = _new(StoredMessage)
     _set_offset(message, record.queue_offset + offset_delta)
     _set_record(
-        message, (Source(data, broker=broker, delta=offset_delta, limit=limit), 0, len(data))
+        message, (Source(data, broker=broker, delta=offset_delta, limit=limit), 0, len(data), -1)
     )
     return message
 
@@ -280,5 +277,5 @@ def broker_property(message: StoredMessage, name: str) -> str | None:
     """What a broker noted in a stored message; None where that is not known any more."""
     if not hasattr(message, "_record"):
         return None
-    source, position, size = message._record
+    source, position, size, _ = message._record
     return all_properties(source, message, position, size).get(name)

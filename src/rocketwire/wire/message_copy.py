@@ -72,7 +72,7 @@ def copy_of(message: StoredMessage) -> MessageCopy:
     born_ms = round((message.born_at - _EPOCH).total_seconds() * 1000)
     if not hasattr(message, "_record"):
         return MessageCopy(message.body, message.flag, 0, born_ms, _from_fields(message))
-    source, position, size = message._record
+    source, position, size, _ = message._record
     body, system_flag, _ = stored_body(source.data, position, size)
     everything = all_properties(source, message, position, size)
     kept = {name: value for name, value in everything.items() if name not in _DROPPED}

@@ -29,7 +29,6 @@ from rocketwire.wire.record_layout import (
     HEADS,
     INNER_BATCH,
     MAGIC_V1,
-    MAGIC_V2,
     MIN_RECORD,
     OFFSETS,
     parts_of,
@@ -40,20 +39,9 @@ from rocketwire.wire.stored_message import (
     unpack_host,
 )
 
-_unpack_start = picked("size", "magic", "queue_offset", "system_flag").unpack_from
 _unpack_body = picked("system_flag", "body_length").unpack_from
 _unpack_lengths = picked("magic", "system_flag", "body_length").unpack_from
 _unpack_int = Struct(">i").unpack_from
-_unpack_long = Struct(">q").unpack_from
-#: A body with none of these lies in the record as it is, at its usual place.
-_NOT_PLAIN: Final = SystemFlag.COMPRESSED | BOTH_V6 | INNER_BATCH
-_MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
-_FAR: Final = 2**63 - 1
-
-# The slots' own setters: a frozen class refuses everything else, and they cost half of setattr.
-_new = StoredMessage.__new__
-_set_record = cast("Any", StoredMessage).__dict__["_record"].__set__
-_set_offset = cast("Any", StoredMessage).__dict__["offset"].__set__
 
 #: Topics of which it was said that some bodies can't be decoded.
 _warned: set[str] = set()
@@ -100,25 +88,20 @@ class Source:
         self.limit = limit
         self.shapes: Shapes | None = None
 
-    def split(self, message: StoredMessage, position: int, size: int) -> dict[str, Any]:
+    def split(self, message: StoredMessage, position: int, size: int, body: int) -> dict[str, Any]:
         """Take the properties apart, once for all fields that come from them; the fields so far."""
         data, stop = self.data, position + size
-        magic, flag, length = _unpack_lengths(data, position)
         fields: dict[str, Any] = message.__dict__
         start = 0
-        if magic == MAGIC_V1 and not flag & BOTH_V6 and 0 <= length <= size - MIN_RECORD:
+        if body >= 0:
             body_at = position + HEAD_V4_SIZE
-            body_end = body_at + length
+            body_end = body_at + body
+            # Nearly every handler looks at the body, too, and by itself it costs twice as much.
+            fields["body"] = data[body_at:body_end]
             start = body_end + 3 + data[body_end]
             if start > stop or data[start - 2] << 8 | data[start - 1] != stop - start:
                 start = 0
-            if not flag & _NOT_PLAIN:
-                # Nearly every handler looks at the body, too, and by itself it costs twice as much.
-                fields["body"] = data[body_at:body_end]
-        if not start:
-            parts = parts_of(data, position, size)
-            start = stop if parts is None else parts.properties
-        raw = data[start:stop]
+        raw = data[start or properties_at(data, position, size) : stop]
         shapes = self.shapes
         if shapes is None:
             shapes = self.shapes = shapes_of("" if self.queue is None else self.queue.topic)
@@ -147,8 +130,8 @@ class Source:
 
 
 def _body(source: Source, message: StoredMessage, position: int, size: int) -> bytes:
-    flag, length = _unpack_body(source.data, position)
-    if flag & _NOT_PLAIN or not 0 <= length <= size - MIN_RECORD:
+    length = message._record[3]  # noqa: SLF001
+    if length < 0:
         return _odd_body(source, message, position, size)[0]
     start = position + HEAD_V4_SIZE
     body = source.data[start : start + length]
@@ -213,6 +196,19 @@ def stored_body(data: bytes, position: int, size: int) -> tuple[bytes, int, bool
     return data[start:end], flag, False
 
 
+def properties_at(data: bytes, position: int, size: int) -> int:
+    """Where the properties of a record begin; at its end if its lengths do not agree."""
+    magic, flag, length = _unpack_lengths(data, position)
+    stop = position + size
+    if magic == MAGIC_V1 and not flag & BOTH_V6 and 0 <= length <= size - MIN_RECORD:
+        topic: int = position + HEAD_V4_SIZE + length
+        start = topic + 3 + data[topic]
+        if start <= stop and data[start - 2] << 8 | data[start - 1] == stop - start:
+            return start
+    parts = parts_of(data, position, size)
+    return stop if parts is None else parts.properties
+
+
 def all_properties(
     source: Source, message: StoredMessage, position: int, size: int
 ) -> dict[str, str]:
@@ -220,9 +216,8 @@ def all_properties(
     try:
         return cast("dict[str, str]", message.__dict__["_all"])
     except KeyError:
-        parts = parts_of(source.data, position, size)
-        raw = b"" if parts is None else source.data[parts.properties : position + size]
-        found = decode_properties_bytes(raw)
+        data = source.data
+        found = decode_properties_bytes(data[properties_at(data, position, size) : position + size])
         message.__dict__["_all"] = found
         return found
 
@@ -287,7 +282,7 @@ def _from_head(name: str, field: str, make: Callable[[Any], Any] | None = None) 
 
     def read(source: Source, message: StoredMessage, position: int, size: int) -> Any:
         (value,) = unpack(source.data, position)
-        if not is_early:
+        if not is_early and message._record[3] < 0:  # noqa: SLF001 - else its hosts are IPv4
             hosts = hosts_of(source.data, position, size)
             if hosts:
                 value = HEADS[hosts].unpack_from(source.data, position)[place]

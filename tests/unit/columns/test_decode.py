@@ -58,7 +58,7 @@ def reference(bodies, included="user"):
             properties = dict(message.properties)
             row_id = properties.pop(ROW_ID_PROPERTY, None)
             source_id = properties.pop(SOURCE_ID_PROPERTY, None)
-            whence, position, size = message._record
+            whence, position, size, _ = message._record
             if included != "user":
                 everything = all_properties(whence, message, position, size)
                 properties = dict(everything) if included == "all" else {}
