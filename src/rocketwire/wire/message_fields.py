@@ -107,19 +107,17 @@ class Source:
             shapes = self.shapes = shapes_of("" if self.queue is None else self.queue.topic)
         shape = shapes.shape
         try:
-            found = None if shape is None else shape.match(raw.decode())
+            found = shape.match(raw.decode())
         except UnicodeDecodeError:
             found = None
-        if shape is None or found is None:
+        if found is None:
             everything = fields["_all"] = shapes.split(raw)
             fields["tags"] = everything.get(Property.TAGS)
             fields["keys"] = everything.get(Property.KEYS)
             fields["properties"] = own_of(everything)
             return fields
-        values = found.groups()
-        fields["tags"] = values[shape.tags] if shape.tags >= 0 else None
-        fields["keys"] = values[shape.keys] if shape.keys >= 0 else None
-        fields["properties"] = dict(zip(shape.own, shape.pick(values)))  # noqa: B905 - as many
+        fields["tags"], fields["keys"] = found.group(shape.tags, shape.keys)
+        fields["properties"] = shape.own(found)
         return fields
 
     def over(self, data: bytes) -> Source:

@@ -8,7 +8,7 @@ apart needs. Blocks of any other shape go the general way, and give the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -26,6 +26,9 @@ _LONGEST: Final = 40
 _MOST_TOPICS: Final = 1024
 #: Up to the next end of a value, as the general way takes it: what ends names may be in it.
 _VALUE: Final = f"[^{VALUE_END}]++"
+#: A group that takes part in no match.
+_NEVER: Final = "((?!))?"
+_FIELDS: Final = (Property.TAGS, Property.KEYS)
 
 
 def own_of(properties: Mapping[str, str]) -> dict[str, str]:
@@ -34,37 +37,48 @@ def own_of(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 class Shape:
-    """An order of names: which of them are asked for, and the pattern of their blocks."""
+    """An order of names: the pattern of their blocks, and where a match has what is asked for."""
 
-    __slots__ = ("keys", "match", "names", "own", "pick", "tags")
+    __slots__ = ("keys", "match", "own", "tags")
 
     def __init__(self, names: tuple[str, ...]) -> None:
         """Make the pattern.
 
         Args:
-            names: at least one, no two alike.
+            names: no two alike.
         """
-        named = (Property.TAGS, Property.KEYS)
-        wanted = [name for name in names if name in named or is_user_property(name)]
-        self.names = names
-        self.own = tuple(name for name in wanted if name not in named)
-        #: Where tags and keys are among the values; -1 for nowhere.
-        self.tags, self.keys = (wanted.index(n) if n in wanted else -1 for n in named)
-        self.pick = _picker([place for place, name in enumerate(wanted) if name not in named])
-        pattern = VALUE_END.join(
-            re.escape(name) + NAME_END + (f"({_VALUE})" if name in wanted else _VALUE)
-            for name in names
+        wanted = [name for name in names if name in _FIELDS or is_user_property(name)]
+        own = [name for name in wanted if name not in _FIELDS]
+        #: The groups of tags and keys; where there are none, one that takes part in no match.
+        self.tags, self.keys = (
+            wanted.index(name) + 1 if name in wanted else len(wanted) + 1 for name in _FIELDS
         )
-        self.match = re.compile(f"{pattern}{VALUE_END}?").fullmatch
+        #: What makes the user's own properties of a match. Python itself makes a dictionary of groups
+        #: that have names, in a third of the time, but they can only be named like variables.
+        can_be_named = all(name.isidentifier() for name in own)
+        self.own: Callable[[re.Match[str]], dict[str, str]] = (
+            re.Match.groupdict if can_be_named else _reader(own, wanted)
+        )
+        groups = dict.fromkeys(names, _VALUE) | dict.fromkeys(wanted, f"({_VALUE})")
+        if can_be_named:
+            groups |= {name: f"(?P<{name}>{_VALUE})" for name in own}
+        items = [re.escape(name) + NAME_END + group for name, group in groups.items()]
+        self.match = re.compile(f"{VALUE_END.join(items)}{VALUE_END}?{_NEVER}").fullmatch
 
 
-def _picker(places: list[int]) -> Callable[[Sequence[str]], Iterable[str]]:
-    """What takes the values at some places out of all."""
-    if not places:
-        return lambda _: ()
-    if places[-1] - places[0] == len(places) - 1:
-        return itemgetter(slice(places[0], places[-1] + 1))
-    return itemgetter(*places)
+def _reader(own: list[str], wanted: list[str]) -> Callable[[re.Match[str]], dict[str, str]]:
+    """What makes a dictionary of groups without names."""
+    pick: Callable[[Sequence[str]], Sequence[str]]
+    places = [wanted.index(name) for name in own]
+    if len(places) == 1 or places[-1] - places[0] == len(places) - 1:
+        pick = itemgetter(slice(places[0], places[-1] + 1))
+    else:
+        pick = itemgetter(*places)
+    return lambda found: dict(zip(own, pick(found.groups())))  # noqa: B905 - as many
+
+
+#: That of a block without properties.
+_EMPTY: Final = Shape(())
 
 
 class Shapes:
@@ -77,7 +91,7 @@ class Shapes:
 
     def __init__(self) -> None:
         #: The one that the next block has, most likely.
-        self.shape: Shape | None = None
+        self.shape = _EMPTY
         self._before: tuple[str, ...] = ()
         self._learned: dict[tuple[str, ...], Shape] = {}
 
@@ -93,7 +107,7 @@ class Shapes:
     def _learn(self, names: tuple[str, ...]) -> None:
         """Make a shape of an order of names that has come twice running."""
         before, self._before = self._before, names
-        if names == before and 0 < len(names) <= _LONGEST:
+        if names == before and len(names) <= _LONGEST:
             shape = self._learned.get(names)
             if shape is None and len(self._learned) < _MOST_SHAPES:
                 shape = self._learned[names] = Shape(names)

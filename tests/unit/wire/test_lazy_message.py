@@ -264,7 +264,12 @@ ORDERS = [
     {"__RMQ.TRANSIENT.a": "1", "WAIT": "true"},
     {"KEYS": "k"},
     {},
+    # Names that no variable of Python can have, side by side and with others between.
+    {"x-own": "1", "2nd": "ä", "TAGS": "A"},
+    {"x-own": "1", "KEYS": "k", "own": "x", "TAGS": "A", "(?P<a>b)": "[^c]++"},
+    {"class": "a", "größe": "b", "_": "c", "TRACE_ON": "true"},
 ]
+OWN = {"own", "other", "x-own", "2nd", "(?P<a>b)", "class", "größe", "_"}
 
 
 @pytest.mark.parametrize("often", [1, 4])
@@ -278,7 +283,7 @@ def test_properties_are_the_same_whether_their_order_was_seen_before(often):
                 (message,) = receive_all(pulled(data)).messages
                 assert message.tags == properties.get("TAGS")
                 assert message.keys == properties.get("KEYS")
-                own = {n: v for n, v in properties.items() if n in {"own", "other"}}
+                own = {n: v for n, v in properties.items() if n in OWN}
                 assert message.properties == own
                 assert list(message.properties) == list(own)
                 assert broker_property(message, "UNIQ_KEY") == properties.get("UNIQ_KEY")
