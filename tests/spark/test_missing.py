@@ -1,6 +1,8 @@
 """A broker that died leaves the route, and nothing that reads its topic returns less in silence."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -87,6 +89,35 @@ def test_a_stream_that_would_end_with_success_fails(spark, options, topic, pair,
     pair.broker("broker-b").restart()
     again = run(spark, options, tmp_path / "c")
     assert sum(p.numInputRows for p in again.recentProgress) == ROWS // 2
+
+
+def test_the_checkpoint_alone_tells_that_a_broker_is_missing(spark, options, topic, kill, tmp_path):
+    """A run that comes a day after the last one finds no other record."""
+    run(spark, options, tmp_path / "c")
+    kill()
+    for folder in Path(spark.conf.get("spark.local.dir")).glob("rocketwire-brokers-*"):
+        shutil.rmtree(folder)
+    gone = GONE.format(topic=topic) + ": it is in the checkpoint"
+    with pytest.raises(StreamingQueryException, match=gone):
+        run(spark, options, tmp_path / "c")
+
+
+def test_a_topic_of_a_pattern_that_vanished_with_its_broker_is_missed(
+    spark, options, topic, pair, kill
+):
+    """Name servers do not even list it then."""
+    pair.create_topic(f"{topic}-b", queues=2, brokers=["broker-b"])
+    chosen = {name: value for name, value in options.items() if name != "topic"}
+
+    def load(**more):
+        frame = spark.read.format("rocketmq").options(**chosen, topicPattern=f"{topic}.*")
+        return frame.options(**more).load()
+
+    assert load().count() == ROWS
+    kill()
+    with pytest.raises(PySparkException, match=f"topic {topic}-b, broker broker-b, queues 0, 1"):
+        load().count()
+    assert load(failOnDataLoss="false").count() == ROWS // 2
 
 
 def fill_a(pair, topic):

@@ -38,11 +38,12 @@ from rocketwire.errors import (
 )
 from rocketwire.message import MessageQueue
 from rocketwire.spark.options import ClientOptions, TopicChoice
-from rocketwire.spark.topic_view import TopicView, learn_route, view_of
+from rocketwire.spark.topic_view import TopicView, ask_all, learn_route, view_of
 from rocketwire.sync.client import BlockingClient
 from rocketwire.sync.reader import Reader
 from rocketwire.wire import headers
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
+from rocketwire.wire.command import Reply
 from rocketwire.wire.lenient_json import loads
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ class Cluster:
         #: Groups, topics and brokers that an offset was written to.
         self._told: set[tuple[str, str, str]] = set()
         self._views: dict[str, tuple[float, TopicView | None]] = {}
+        #: When name servers were last asked for all topics, and their answer.
+        self._listed: tuple[float, tuple[str, ...]] = (-_VIEW_FRESH, ())
         #: When name servers were last asked who is registered, and their answer.
         self._registered: tuple[float, frozenset[str] | None] = (-_VIEW_FRESH, None)
 
@@ -155,28 +158,42 @@ class Cluster:
         """The topics chosen, those by pattern as they are now."""
         if choice.pattern is None:
             return choice.topics or tuple(sorted({queue.topic for queue in choice.queues}))
-        known = self._topic_list(RequestCode.GET_ALL_TOPICS_FROM_NAME_SERVER)
+        return tuple(topic for topic in self._users_topics() if choice.matches(topic))
+
+    def _users_topics(self) -> tuple[str, ...]:
+        """All topics that any name server lists, but for RocketMQ's own."""
+        parts = parts_of(self._reader)
+        asked_at, known = self._listed
+        if parts.clock() - asked_at < _VIEW_FRESH:
+            return known
+        listed = self._topic_list(RequestCode.GET_ALL_TOPICS_FROM_NAME_SERVER)
         try:
-            system = set(self._topic_list(RequestCode.GET_SYSTEM_TOPICS_FROM_NAME_SERVER))
+            system = self._topic_list(RequestCode.GET_SYSTEM_TOPICS_FROM_NAME_SERVER)
         except BrokerError:  # an old name server
             system = set()
-        return tuple(
+        known = tuple(
             topic
-            for topic in sorted(known)
-            if choice.matches(topic)
-            and topic not in system | _SYSTEM_TOPICS
-            and not topic.startswith(_SYSTEM_PREFIXES)
+            for topic in sorted(listed - system - _SYSTEM_TOPICS)
+            if not topic.startswith(_SYSTEM_PREFIXES)
         )
+        self._listed = (parts.clock(), known)
+        return known
 
-    def _topic_list(self, code: int) -> list[str]:
+    def _topic_list(self, code: int) -> set[str]:
         parts = parts_of(self._reader)
         deadline = parts.clock() + parts.request_timeout
-        reply = parts.run(ask_name_servers(parts.instance, code, {}, deadline))
-        if reply.code != ResponseCode.SUCCESS:
-            raise error_for(reply.code, reply.remark, "the name server")
-        content = loads(reply.body)
-        found = content.get("topicList") if isinstance(content, dict) else None
-        return [name for name in found or () if isinstance(name, str)]
+        first: Reply = parts.run(ask_name_servers(parts.instance, code, {}, deadline))
+        if first.code != ResponseCode.SUCCESS:
+            raise error_for(first.code, first.remark, "the name server")
+        servers = parts.instance.servers_in_turn()
+        # One that was restarted lists only topics of brokers that have registered since.
+        others = ask_all(parts, servers, code, {}).values() if len(servers) > 1 else ()
+        found: set[str] = set()
+        for reply in (first, *others):
+            content = loads(reply.body) if reply.code == ResponseCode.SUCCESS else None
+            names = content.get("topicList") if isinstance(content, dict) else None
+            found |= {name for name in names or () if isinstance(name, str)}
+        return found
 
     def check_filter(self, choice: TopicChoice, wanted: TagFilter) -> None:
         """Have brokers check an SQL expression, so that a wrong one is told before any job.

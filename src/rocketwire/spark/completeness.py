@@ -40,6 +40,23 @@ class Completeness:
         self._options = options
         self._record = record
 
+    def topics(self) -> frozenset[str]:
+        """Topics that the pattern of a read chooses by what any record has, whatever is there now.
+
+        A topic whose brokers are all away is on no name server's list.
+        """
+        options = self._options
+        if options.choice.pattern is None:
+            return frozenset()
+        found = set(options.expected or ()) | {queue.topic for queue in options.known}
+        if self._record is not None:
+            found |= self._record.topics()
+        return frozenset(topic for topic in found if topic and options.choice.matches(topic))
+
+    def expects(self, topic: str) -> bool:
+        """Whether the user names this one among those of a pattern, so that it must be there."""
+        return self._options.choice.pattern is not None and topic in (self._options.expected or ())
+
     def missing(
         self,
         views: Mapping[str, TopicView | None],

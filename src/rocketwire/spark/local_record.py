@@ -57,6 +57,7 @@ class LocalRecord:
         self._servers = tuple(sorted(servers))
         self._clock = clock
         self._recent: dict[str, tuple[float, object, frozenset[MessageQueue]]] = {}
+        self._listed: tuple[float, frozenset[str]] = (-_FRESH, frozenset())
 
     def update(
         self, topic: str, view: TopicView, ends: Mapping[MessageQueue, int]
@@ -85,7 +86,7 @@ class LocalRecord:
                     "seen": now,
                     "queues": {str(number): end for number, end in sorted(reached.items())},
                 }
-        _write(path, known)
+        _write(path, {"servers": self._servers, "topic": topic, "brokers": known})
         found = frozenset(
             MessageQueue(topic, name, int(number))
             for name, entry in known.items()
@@ -93,6 +94,21 @@ class LocalRecord:
         )
         self._recent[topic] = (now, present, found)
         return found
+
+    def topics(self) -> frozenset[str]:
+        """The topics that were there lately."""
+        now = self._clock()
+        read_at, known = self._listed
+        if 0 <= now - read_at < _FRESH:
+            return known
+        found: set[str] = set()
+        for path in self._folder.glob("*.json"):
+            entry = _content(path)
+            is_ours = entry.get("servers") == list(self._servers)
+            if is_ours and any(b["seen"] >= now - KEPT_FOR for b in _read(path).values()):
+                found.add(str(entry.get("topic")))
+        self._listed = (now, frozenset(found))
+        return self._listed[1]
 
     def _path(self, topic: str) -> Path:
         text = "\n".join([*self._servers, topic])
@@ -123,12 +139,19 @@ def _user() -> str:
     return str(os.getuid()) if hasattr(os, "getuid") else "user"
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
+def _content(path: Path) -> dict[str, Any]:
     try:
         info = path.stat()
         if hasattr(os, "getuid") and info.st_uid != os.getuid():
             return {}  # all users share the temporary folder
         found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
         return {
             str(name): {
                 "cluster": str(entry["cluster"]),
@@ -136,9 +159,9 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
                 "seen": float(entry["seen"]),
                 "queues": {str(int(number)): int(end) for number, end in entry["queues"].items()},
             }
-            for name, entry in found.items()
+            for name, entry in _content(path)["brokers"].items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 

@@ -342,6 +342,21 @@ def _expected(text: str) -> ExpectedBrokers | None:
     return parse_expected_brokers(text)
 
 
+def check_expected_topics(options: ReadOptions) -> None:
+    """Refuse a promise about a topic that is not read: misspelt, it would guard nothing in silence.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    choice = options.choice
+    read = {*choice.topics, *(queue.topic for queue in choice.queues)}
+    for topic in options.expected or ():
+        if topic and topic not in read and not choice.matches(topic):
+            raise ConfigError(
+                f"option expectedBrokers: topic {topic!r} is not read here; check its name"
+            )
+
+
 def _sql(raw: _Raw) -> str | None:
     found = raw.text("sql")
     if found is not None and raw.text("tags") is not None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from rocketwire.columns.lost_messages import DataLossError
+from rocketwire.columns.lost_messages import DataLossError, what_is_there
 from rocketwire.errors import ConfigError, RouteError
 from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Bounds, Cluster
@@ -99,7 +99,8 @@ def view_or_absent(
     empty = TopicView({}, {})
     lost = completeness.missing({topic: empty}, Bounds({}, {}, {}), known)
     brokers = {queue.broker for queue in lost} - {NAMELESS}
-    return empty if brokers and not cluster.has_any(brokers) else None
+    is_away = bool(brokers) and not cluster.has_any(brokers)
+    return empty if is_away or completeness.expects(topic) else None
 
 
 def _queues_and_views(
@@ -107,14 +108,16 @@ def _queues_and_views(
 ) -> tuple[Sequence[MessageQueue], dict[str, TopicView | None]]:
     if options.choice.queues:
         return cluster.queues(options.choice), {}
+    listed = set(cluster.topics(options.choice))
     views = {
         topic: view_or_absent(cluster, completeness, topic)
-        for topic in cluster.topics(options.choice)
+        for topic in sorted(listed | completeness.topics())
     }
+    # One that only a record has was deleted since.
+    views = {topic: view for topic, view in views.items() if view is not None or topic in listed}
     away = {topic for topic, view in views.items() if view is not None and not view.brokers}
-    there = options.choice if not away else TopicChoice(tuple(sorted(set(views) - away)))
-    queues = cluster.queues(there) if set(views) - away else ()
-    return queues, views
+    there = tuple(sorted(set(views) - away))
+    return cluster.queues(TopicChoice(there)) if there else (), views
 
 
 def start_offsets(
@@ -180,17 +183,9 @@ def within(queue: MessageQueue, offset: int, first: int, end: int, options: Read
     lost = (offset, first) if offset < first else (end, offset)
     text = (
         f"topic {queue.topic}, broker {queue.broker}, queue {queue.id}: offsets {lost[0]} to "
-        f"{lost[1] - 1} are not there; {_what_is_there(first, end)}"
+        f"{lost[1] - 1} are not there; {what_is_there(first, end)}"
     )
     if options.fail_on_data_loss:
         raise DataLossError(f"{text}. Set failOnDataLoss to false to go on without them")
     _log.warning("%s; going on without them", text)
     return max(first, min(offset, end))
-
-
-def _what_is_there(first: int, end: int) -> str:
-    if end == 0:
-        return "the queue is empty: the topic was deleted, or made anew"
-    if first == end:
-        return f"the broker has none before {end}: all messages have expired"
-    return f"the broker has {first} to {end - 1}"

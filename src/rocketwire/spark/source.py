@@ -16,7 +16,9 @@ from rocketwire.spark.local_record import local_folder
 from rocketwire.spark.option_names import in_option_words
 from rocketwire.spark.options import (
     ClientOptions,
+    ReadOptions,
     WriteOptions,
+    check_expected_topics,
     client_options,
     read_options,
     write_options,
@@ -76,17 +78,16 @@ class RocketMQDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of a read; options are checked here already, because this comes first."""
         # Whether batch or stream is not known yet, so only what both agree on is an error.
-        options = read_options(self.options, streaming=None)
-        return read_schema(options.columns)
+        return read_schema(self._read(streaming=None).columns)
 
     def reader(self, schema: StructType) -> RocketMQReader:
         """Read a batch."""
-        client, options = self._client(), read_options(self.options, streaming=False)
+        client, options = self._client(), self._read(streaming=False)
         return RocketMQReader(client, options, columns_of(schema), self._folder)
 
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:
         """Read a stream."""
-        client, options = self._client(), read_options(self.options, streaming=True)
+        client, options = self._client(), self._read(streaming=True)
         return RocketMQStreamReader(client, options, columns_of(schema), self._folder)
 
     def writer(self, schema: StructType, overwrite: bool) -> RocketMQWriter:  # noqa: FBT001
@@ -106,6 +107,11 @@ class RocketMQDataSource(DataSource):
 
     def _client(self) -> ClientOptions:
         return client_options(self.options, os.environ)
+
+    def _read(self, *, streaming: bool | None) -> ReadOptions:
+        options = read_options(self.options, streaming=streaming)
+        check_expected_topics(options)
+        return options
 
     def _write(self, schema: StructType, overwrite: Any) -> tuple[ClientOptions, WriteOptions]:
         if overwrite:

@@ -22,7 +22,7 @@ from rocketwire.spark.absent_queues import AbsentQueues
 from rocketwire.spark.client import Bounds, Cluster, reader_for
 from rocketwire.spark.completeness import Completeness
 from rocketwire.spark.offsets import StreamOffset, batch_begin, batch_end
-from rocketwire.spark.option_names import in_option_words
+from rocketwire.spark.option_names import in_camel_case, in_option_words
 from rocketwire.spark.options import ClientOptions, ReadOptions
 from rocketwire.spark.planning import start_offsets, view_or_absent, whole_bounds, within
 from rocketwire.spark.ranges import QueueRange
@@ -84,6 +84,8 @@ class StreamSource:
         self._bounds: Bounds | None = None
         self._bounds_at = 0.0
         self._known: Mapping[MessageQueue, int] = {}
+        #: Why topics could not be looked up when that was last tried; None when all of them could.
+        self._unseen: RouteError | None = None
         #: Where a Spark before 4.2 is, and queues that it does not name any more.
         self._reached: StreamOffset | None = None
         if options.reached is not None:
@@ -114,8 +116,21 @@ class StreamSource:
         return self._initial
 
     def stop_at_present_end(self) -> None:
-        """Take nothing that comes after now (trigger AvailableNow)."""
-        self._ceiling = dict(self._current().end)
+        """Take nothing that comes after now (trigger AvailableNow).
+
+        Raises:
+            RouteError: what there is can't be looked up for too long; without it the run would end
+                with success, and have read nothing.
+        """
+        began = self._clock()
+        while True:
+            bounds = self._current()
+            if self._unseen is None:
+                break
+            if self._clock() - began >= self._options.read_timeout:
+                raise self._unseen
+            self._sleep(_FRESH * 2)
+        self._ceiling = dict(bounds.end)
         self._late = set(self._absent.missing)
 
     def latest(self, start: StreamOffset, limit: int | None) -> StreamOffset:
@@ -134,6 +149,8 @@ class StreamSource:
             self._sleep(_FRESH * 2)
 
     def _next(self, start: StreamOffset, limit: int | None) -> StreamOffset:
+        if not start.offsets.keys() <= self._known.keys():
+            self._bounds = None  # what is missing was found without knowing of these
         self._known = start.offsets
         bounds = self._current()
         if self._absent.missing:
@@ -141,7 +158,7 @@ class StreamSource:
         self._absent.check_patience()
         ends = dict(bounds.end)
         if self._ceiling is not None:
-            self._raise_ceiling(bounds)
+            self._raise_ceiling(start, bounds)
             ends = {
                 queue: min(end, self._ceiling[queue])
                 for queue, end in ends.items()
@@ -199,9 +216,11 @@ class StreamSource:
     def _with_carried(self, end: StreamOffset) -> StreamOffset:
         return StreamOffset({**end.offsets, **self._carried}, is_blind=True)
 
-    def _raise_ceiling(self, bounds: Bounds) -> None:
+    def _raise_ceiling(self, start: StreamOffset, bounds: Bounds) -> None:
         """Queues that could not be reached when the end was taken have theirs once they return."""
         assert self._ceiling is not None
+        # The end is taken before Spark tells what the checkpoint names.
+        self._late |= (start.offsets.keys() | self._absent.missing.keys()) - self._ceiling.keys()
         for queue in sorted(self._late & set(bounds.end)):
             self._ceiling[queue] = bounds.end[queue]
             self._late.discard(queue)
@@ -274,7 +293,10 @@ class StreamSource:
         choice = self._options.choice
         if choice.queues:
             return choice.queues, {}
-        topics = set(self._topics()) | {queue.topic for queue in self._known}
+        self._unseen = None
+        had = {queue.topic for queue in self._known}
+        listed = set(self._topics())
+        topics = listed | had | self._absent.completeness.topics()
         found: list[MessageQueue] = []
         views: dict[str, TopicView | None] = {}
         for topic in sorted(topics):
@@ -285,8 +307,12 @@ class StreamSource:
                     self._cluster, self._absent.completeness, topic, known
                 )
             except RouteError as error:
+                self._unseen = error
                 self._warn(f"topic {topic} can't be looked up: {error}")
                 found += known
+                continue
+            if views[topic] is None and topic not in listed | had:
+                del views[topic]  # only a record had it: it was deleted since
                 continue
             found += queues or ()
             # A queue less on a broker that is there: its last messages may still be read.
@@ -298,11 +324,13 @@ class StreamSource:
         try:
             return self._cluster.topics(self._options.choice)
         except RouteError as error:
+            self._unseen = error
             self._warn(f"topics can't be looked up: {error}")
             return ()
 
     def _warn(self, text: str) -> None:
         """Log a warning, but not every few milliseconds."""
+        text = in_camel_case(text)
         now = self._clock()
         if now - self._warned.get(text, -_WARN_EVERY) >= _WARN_EVERY:
             self._warned = {**self._warned, text: now} if len(self._warned) < 100 else {text: now}
@@ -393,19 +421,21 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return self.source.true_ends().to_json()
         except RocketMQError as error:
-            _log.warning("the latest offsets can't be told: %s", error)
+            _log.warning("the latest offsets can't be told: %s", in_camel_case(str(error)))
             return None
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read what is there now, and no more."""
-        self.source.stop_at_present_end()
+        with in_option_words():
+            self.source.stop_at_present_end()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch."""
         begin, stop = StreamOffset.from_json(start), StreamOffset.from_json(end)
         ranges = self.source.ranges(begin, stop)
         if not HAS_LIMITS:
-            self.source.begun(begin, stop)
+            with in_option_words():
+                self.source.begun(begin, stop)
         return partitions_of(ranges, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

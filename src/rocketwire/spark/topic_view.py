@@ -7,6 +7,7 @@ together.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from rocketwire.core.naming import with_namespace
 from rocketwire.core.side_by_side import run_together
 from rocketwire.errors import RemoteProtocolError, TransportError
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
+from rocketwire.wire.command import Reply
 from rocketwire.wire.route import BrokerData, QueueData, TopicRoute, decode_route, publish_queues
 
 #: How long servers beside the first one may take; what they add is rarely needed.
@@ -67,24 +69,31 @@ def learn_route(parts: ClientParts, topic: str) -> TopicRoute | None:
 
 def _ask(parts: ClientParts, servers: tuple[str, ...], name: str) -> list[TopicRoute]:
     """The routes of all servers that answer soon and know the topic."""
-    instance = parts.instance
     ext = {"topic": name, "acceptStandardJsonOnly": "true"}
+    found: list[TopicRoute] = []
+    for server, reply in ask_all(parts, servers, RequestCode.GET_ROUTE_BY_TOPIC, ext).items():
+        if reply.code == ResponseCode.SUCCESS:
+            with contextlib.suppress(RemoteProtocolError):
+                found.append(decode_route(reply.body))
+        elif reply.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise error_for(reply.code, reply.remark, f"the name server {server}")
+    return found
+
+
+def ask_all(
+    parts: ClientParts, servers: tuple[str, ...], code: int, ext: dict[str, str]
+) -> dict[str, Reply]:
+    """What each name server answers, in their order; one that does not answer soon is left out."""
+    instance = parts.instance
     limit = parts.clock() + min(_PATIENCE, parts.request_timeout)
-    found: dict[str, TopicRoute] = {}
+    found: dict[str, Reply] = {}
 
     def ask(server: str) -> Op[None]:
-        request = instance.request(RequestCode.GET_ROUTE_BY_TOPIC, ext)
-        try:
-            reply = yield from invoke(server, request, limit)
-            if reply.code == ResponseCode.SUCCESS:
-                found[server] = decode_route(reply.body)
-            elif reply.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise error_for(reply.code, reply.remark, f"the name server {server}")
-        except (TransportError, RemoteProtocolError):
-            return
+        with contextlib.suppress(TransportError, RemoteProtocolError):
+            found[server] = yield from invoke(server, instance.request(code, ext), limit)
 
     parts.run(run_together([ask(server) for server in servers]))
-    return [found[server] for server in servers if server in found]
+    return {server: found[server] for server in servers if server in found}
 
 
 def merged(routes: list[TopicRoute]) -> TopicRoute:
@@ -103,9 +112,8 @@ def merged(routes: list[TopicRoute]) -> TopicRoute:
     head = routes[0]
     order = next((route.order_conf for route in routes if route.order_conf is not None), None)
     mappings = next((route.mappings for route in routes if route.mappings), {})
-    if head.queues == tuple(queues.values()) and head.brokers == tuple(brokers.values()):
-        return head
-    return TopicRoute(tuple(queues.values()), tuple(brokers.values()), order, mappings)
+    whole = TopicRoute(tuple(queues.values()), tuple(brokers.values()), order, mappings)
+    return head if head == whole else whole
 
 
 def view_of(parts: ClientParts, topic: str, route: TopicRoute, queues: Any) -> TopicView:

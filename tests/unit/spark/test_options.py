@@ -11,6 +11,7 @@ from rocketwire.spark.option_names import in_option_words
 from rocketwire.spark.option_values import EARLIEST, LATEST, parse_moment
 from rocketwire.spark.options import (
     ALL_OPTIONS,
+    check_expected_topics,
     check_names,
     client_options,
     read_options,
@@ -270,6 +271,19 @@ def test_expected_brokers_are_names_or_a_count_for_all_topics_or_each(text, want
 def test_wrong_expected_brokers_are_refused(text):
     with pytest.raises(ConfigError, match="option expectedBrokers"):
         read_options(TOPIC | {"expectedbrokers": text}, streaming=False)
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"topic": "a"}, {"topicpattern": "a.*"}, {"assign": '{"a":{"b":[0]}}'}]
+)
+def test_a_misspelt_topic_of_expected_brokers_is_refused(chosen):
+    def check(said):
+        check_expected_topics(read_options(NS | chosen | {"expectedbrokers": said}, streaming=None))
+
+    check('{"a": 2}')
+    check("2")
+    with pytest.raises(ConfigError, match="option expectedBrokers: topic 'b' is not read here"):
+        check('{"b": 2}')
 
 
 def test_rows_are_stamped_left_alone_or_keep_their_ids():

@@ -14,6 +14,8 @@ from rocketwire.errors import (
 )
 from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Bounds
+from rocketwire.spark.completeness import Completeness
+from rocketwire.spark.local_record import LocalRecord
 from rocketwire.spark.offsets import StreamOffset
 from rocketwire.spark.options import read_options
 from rocketwire.spark.stream_reader import StreamSource
@@ -33,6 +35,7 @@ class Brokers:
         self.asked = 0
         self.ordered = {}
         self.registered = {"a", "b"}
+        self.hidden = set()
         self.moments = {}
 
     @property
@@ -59,7 +62,7 @@ class Brokers:
         if self.is_lost:
             raise NameServerUnavailableError("no name server answered")
         found = self.topics_known.get(topic)
-        return None if found is None else tuple(sorted(found))
+        return None if found is None else tuple(sorted(set(found) - self.hidden))
 
     def view_of(self, topic):
         queues = self.queues_of(topic)
@@ -114,6 +117,33 @@ def source(clock):
         )
 
     return make
+
+
+def recorded(brokers, clock, folder, **options):
+    """A stream over a pattern that remembers what it saw."""
+    given = {"nameservers": "127.0.0.1:9876", "startingoffsets": "earliest", "topicpattern": "t.*"}
+    chosen = read_options(given | options, streaming=True)
+    record = LocalRecord(str(folder), ("n:1",), clock)
+    return StreamSource(
+        brokers, chosen, Completeness(chosen, record), clock=clock, sleep=clock.sleep
+    )
+
+
+def test_a_topic_of_a_pattern_that_vanished_with_its_broker_is_missed(clock, tmp_path):
+    other = MessageQueue("t2", "b", 0)
+    brokers = Brokers(t={A: (0, 5)}, t2={other: (0, 5)})
+    assert set(recorded(brokers, clock, tmp_path).initial().offsets) == {A, other}
+    kept = brokers.topics_known.pop("t2")
+    brokers.registered = {"a"}
+    with pytest.raises(MissingQueuesError, match="topic t2, broker b, queue 0: it was there"):
+        recorded(brokers, clock, tmp_path, readtimeout="5s").initial()
+    # A broker that is there without it: the topic was deleted.
+    brokers.registered = {"a", "b"}
+    assert set(recorded(brokers, clock, tmp_path, readtimeout="5s").initial().offsets) == {A}
+    brokers.registered = {"a"}
+    clock.now += 700
+    assert set(recorded(brokers, clock, tmp_path, readtimeout="5s").initial().offsets) == {A}
+    brokers.topics_known["t2"] = kept
 
 
 def step(source, clock, start, limit=None):
@@ -196,6 +226,18 @@ def test_new_topics_of_a_pattern_start_at_their_beginning(source, clock):
     }
 
 
+def test_a_topic_of_a_pattern_must_be_there_when_the_user_says_which_brokers_it_has(source, clock):
+    """A topic whose brokers are all away is on no name server's list."""
+    brokers = Brokers(t={A: (0, 5)})
+    for said in ('{"t2": 1}', '{"t2": ["b"]}'):
+        stream = source(brokers, topicpattern="t.*", expectedbrokers=said, readtimeout="5s")
+        with pytest.raises(MissingQueuesError, match="topic t2, "):
+            stream.initial()
+        stream.stop_at_present_end()
+        with pytest.raises(MissingQueuesError, match="topic t2, "):
+            step(stream, clock, StreamOffset({A: 5}))
+
+
 def test_a_silent_broker_keeps_its_place_and_is_told_once_a_minute(source, clock, caplog):
     brokers = Brokers(t={A: (0, 5), C: (0, 5)})
     stream = source(brokers)
@@ -268,6 +310,71 @@ def test_available_now_reads_a_queue_that_returns_in_time(source, clock):
     assert end.offsets == {A: 5, C: 5}
     assert step(stream, clock, end) is end
     assert len(naps) == 20
+
+
+def test_available_now_heeds_the_checkpoint_however_soon_it_is_told_of_it(source, clock):
+    """Spark has the end taken first, and says where the checkpoint is some milliseconds later."""
+    start = StreamOffset({A: 5, C: 5})
+    stream = source(Brokers(t={A: (0, 5)}), readtimeout="30s")
+    stream.stop_at_present_end()
+    with pytest.raises(MissingQueuesError, match="broker b, queue 0: it is in the checkpoint"):
+        stream.latest(start, None)
+
+
+@pytest.mark.parametrize("naps", [0, 20])
+def test_available_now_reads_a_registered_broker_that_only_the_checkpoint_knew(source, clock, naps):
+    brokers = Brokers(t={A: (0, 5)})
+    stream = source(brokers, readtimeout="30s")
+    stream.stop_at_present_end()
+    when(stream, naps, lambda: brokers.put(C, 0, 9))
+    end = stream.latest(StreamOffset({A: 5, C: 5}), None)
+    assert end.offsets == {A: 5, C: 9}
+    brokers.put(C, 0, 12)  # later than the end that was taken
+    assert step(stream, clock, end) is end
+
+
+def test_available_now_reads_the_rest_of_a_queue_that_the_broker_offers_no_more(source, clock):
+    brokers = Brokers(t={A: (0, 5), B: (0, 5)})
+    brokers.hidden = {B}
+    stream = source(brokers)
+    stream.stop_at_present_end()
+    assert stream.latest(StreamOffset({A: 5, B: 2}), None).offsets == {A: 5, B: 5}
+
+
+def when(stream, naps, do):
+    """Do something once the stream has slept so often; at once for 0."""
+    sleep, slept = stream._sleep, []
+
+    def nap(seconds):
+        sleep(seconds)
+        slept.append(seconds)
+        if len(slept) == naps:
+            do()
+
+    stream._sleep = nap
+    if not naps:
+        do()
+
+
+@pytest.mark.parametrize("chosen", [{}, {"topicpattern": "t.*"}])
+def test_available_now_does_not_take_silent_name_servers_for_an_empty_cluster(
+    source, clock, chosen
+):
+    brokers = Brokers(t={A: (0, 5)})
+    brokers.is_lost = True
+    stream = source(brokers, readtimeout="30s", **chosen)
+
+    def answer():
+        brokers.is_lost = False
+
+    when(stream, 5, answer)
+    stream.stop_at_present_end()
+    assert stream.latest(StreamOffset({A: 2}), None).offsets == {A: 5}
+
+    brokers.is_lost = True
+    lost = source(brokers, readtimeout="30s", **chosen)
+    with pytest.raises(NameServerUnavailableError):
+        lost.stop_at_present_end()
 
 
 def test_a_stream_goes_on_with_the_others_and_fails_after_the_timeout(source, clock):

@@ -2,6 +2,7 @@
 
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.spark.client import Cluster
+from rocketwire.spark.options import TopicChoice
 from rocketwire.spark.topic_view import merged
 from rocketwire.sync.reader import Reader
 from rocketwire.wire.route import BrokerData, QueueData, TopicRoute
@@ -20,6 +21,10 @@ def test_what_any_server_names_counts():
     assert {data.broker: data.read_queues for data in both.queues} == {"a": 8, "b": 8}
     assert {data.broker for data in both.brokers} == {"a", "b"}
     assert both.order_conf == "a:8;b:8"
+
+
+def test_an_order_configuration_that_only_one_server_has_counts():
+    assert merged([route("a"), route("a", order="a:4;b:4")]).order_conf == "a:4;b:4"
 
 
 def test_servers_that_agree_change_nothing():
@@ -48,3 +53,14 @@ def test_a_broker_that_only_one_name_server_knows_is_found():
                     "broker-a",
                     "broker-b",
                 }
+
+
+def test_a_pattern_chooses_from_the_topics_of_all_name_servers():
+    with EmbeddedCluster(brokers=1) as one, EmbeddedCluster(brokers=1) as other:
+        one.create_topic("order-1", queues=1)
+        other.create_topic("order-2", queues=1)
+        for servers in ([one, other], [other, one]):
+            addresses = [*(cluster.name_server for cluster in servers), "127.0.0.1:1"]
+            with Reader(addresses, background=False) as reader:
+                chosen = Cluster(reader).topics(TopicChoice(pattern="order.*"))
+                assert chosen == ("order-1", "order-2")
