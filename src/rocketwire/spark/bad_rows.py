@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from rocketwire.columns.encode import Encoded, Single, first_bad_row
 from rocketwire.columns.schema import OUR_PROPERTIES
 from rocketwire.errors import InvalidMessageError
+from rocketwire.spark.option_names import in_camel_case
 from rocketwire.spark.options import WriteOptions
 from rocketwire.spark.schema import is_from_topic
 from rocketwire.wire.properties import MAX_PROPERTIES_BYTES, RESERVED, Property
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: How much of a reason is kept.
 _REASON: Final = 1000
+#: Before the name of a property of the row that a dead letter needs for itself.
+_ROWS_OWN: Final = "row."
 #: Room for what a broker adds to the properties of a message.
 _SPARE: Final = 1024
 
@@ -46,6 +49,7 @@ class BadRowHandling:
 
     def _letter(self, encoded: Encoded, row: int, why: str) -> Single:
         """The row as it is, as far as it can be sent, and why it could not be."""
+        why = in_camel_case(why)
         source = encoded.source.slice(row - encoded.first_row, 1).to_pylist()[0]
         body = source.get("body")
         if isinstance(body, str):
@@ -75,10 +79,17 @@ def _flag(source: Mapping[str, Any]) -> int:
 
 
 def _users(given: Any, own: Mapping[str, str]) -> dict[str, Any]:
-    """Properties of the row; those that only RocketMQ may set, or that say why, are not."""
+    """Properties of the row but those that only RocketMQ may set.
+
+    One that has the name of a property which says why gets another name.
+    """
     entries = dict(given) if given else {}
-    taken = RESERVED | OUR_PROPERTIES | {Property.SHARDING_KEY} | set(own)
-    return {name: value for name, value in entries.items() if name and name not in taken}
+    taken = RESERVED | OUR_PROPERTIES | {Property.SHARDING_KEY}
+    return {
+        f"{_ROWS_OWN}{name}" if name in own else name: value
+        for name, value in entries.items()
+        if name and name not in taken
+    }
 
 
 def _joined(groups: Iterable[Mapping[str, Any]]) -> bytes:

@@ -62,8 +62,17 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """The record batches of one task; runs on an executor."""
     # Spark makes a partition of its own, of value None, where there is nothing to read.
-    if not isinstance(partition, RangesPartition):
-        return
+    if isinstance(partition, RangesPartition):
+        with in_option_words():
+            yield from _read_ranges(client, options, columns, partition.ranges)
+
+
+def _read_ranges(
+    client: ClientOptions,
+    options: ReadOptions,
+    columns: Sequence[str],
+    ranges: Sequence[QueueRange],
+) -> Iterator[pa.RecordBatch]:
     # Only tasks need what decodes. A planner, of which every query starts one, does not wait for it.
     from rocketwire.columns.decode import RecordDecoder
     from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
@@ -82,7 +91,7 @@ def read_partition(
         tags=wanted,
         group=reader._config.group,  # noqa: SLF001 - brokers should see the reader's own group
     )
-    spans = [QueueSpan(part.queue, part.start, part.end) for part in partition.ranges]
+    spans = [QueueSpan(part.queue, part.start, part.end) for part in ranges]
     yield from until_left(decoder.decode(fetch_spans(parts_of(reader), spans, policy)))
     settle()
 

@@ -42,8 +42,14 @@ def test_a_dead_letter_keeps_all_that_the_row_had():
     assert found.pop("reason").startswith("tags contains")
     assert found == {
         "KEYS": "k", "TAGS": "bad tag", "__SHARDINGKEY": "s", "x": "1", "partition": "3",
-        "rowIndex": "0", "topic": "t",
+        "rowIndex": "0", "topic": "t", "row.reason": "mine",
     }  # fmt: skip
+
+
+def test_a_reason_names_options_as_they_are_written_here():
+    (letter,) = letters(pa.record_batch({"body": [b"x" * (4 * 1024 * 1024 + 1)]}))
+    assert "(maxMessageSize)" in decode_properties_bytes(letter.properties)["reason"]
+    assert b"(maxMessageSize)" in letter.body
 
 
 def test_what_does_not_fit_is_left_out_and_the_reason_stays():
