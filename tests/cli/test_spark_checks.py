@@ -1,5 +1,6 @@
 """What can be told without Spark is told before Spark starts, in one line."""
 
+import json
 import re
 from functools import partial
 
@@ -62,6 +63,16 @@ def no_spark(monkeypatch):
         (["publish", "rows.json", "x", "--set", "onBadRow=no"], "option onBadRow"),
         (["publish", "rows.json", "x", "--state", "file"], "file is a file"),
         (["transform", "known", "x y", "--sql", "s"], "option topic: 'x y'"),
+        (
+            ["archive", "known", "lake", "--set", 'expectedBrokers={"knwon":2}'],
+            "topic 'knwon' is not",
+        ),
+        (
+            ["archive", "known", "old", "--forget-broker", "broker-x"],
+            "knows no 'broker-x'; it has b",
+        ),
+        (["archive", "known", "old", "--body", "text"], "its stream had body 'raw', not 'text'"),
+        (["transform", "known", "old", "--sql", "select 2"], "its stream had statement 'select 1'"),
         (["lab", "nowhere"], "telemetry 'nowhere': there is no such folder"),
         (["lab", "folder"], "telemetry 'folder' has no telemetry files"),
         (["lab", "notes.jsonl", "--policy", "java9"], "'java9' is no fault policy"),
@@ -83,11 +94,25 @@ def test_one_fault_is_one_line(rocketwire, cluster, tmp_path, monkeypatch, words
     for name in ("file", "notes.jsonl"):
         (tmp_path / name).write_text("")
     (tmp_path / "folder").mkdir()
+    earlier_runs(tmp_path)
     cluster.create_topic("known", queues=2)
     done = rocketwire(*words, cluster=cluster)
     assert done.code != 0
     (told,) = done.err.strip().splitlines()
     assert line in told
+
+
+def earlier_runs(folder):
+    """What an archive and a stream leave behind."""
+    queues = {"queues": {"known": {"b": [0]}}, "forgotten": [], "missing": {}}
+    stream = "rocketwire-checkpoints/transform-known-old"
+    for name, content in {
+        ".old.queues.json": queues,
+        ".old.checkpoint/rocketwire.json": {"topic": "known", "folder": "old", "body": "raw"},
+        f"{stream}/rocketwire.json": {"source": "known", "target": "old", "statement": "select 1"},
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(content))
 
 
 #: Names that the commands ask for in words of their own.

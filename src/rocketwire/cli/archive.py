@@ -9,7 +9,7 @@ import typer
 from rocketwire.cli.failures import FAILED, UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.output import size_text
-from rocketwire.cli.spark_checks import check_body, check_first
+from rocketwire.cli.spark_checks import check_archive_use, check_body, check_first
 from rocketwire.cli.spark_work import (
     Body,
     BodySchema,
@@ -84,6 +84,8 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     # A topic that was archived may be gone since, and is still verified.
     check_first(here, given, reads=None if verify else topic, start=start, folder=folder)
     check_body(body, schema, registry_header=registry_header)
+    if not verify:
+        check_archive_use(topic, folder, file_format, checkpoint, body, forget_broker or ())
     with started_spark(here, master, config=settings) as spark:
         from rocketwire.spark import archive as run
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rocketwire.cli.failures import CommandFailedError, UsageError
 from rocketwire.cli.invocation import Invocation
@@ -43,7 +43,12 @@ def check_first(
     if folder is not None:
         _check_folder(folder)
     from rocketwire.spark.client import Cluster, reader_for
-    from rocketwire.spark.options import client_options, read_options, write_options
+    from rocketwire.spark.options import (
+        check_expected_topics,
+        client_options,
+        read_options,
+        write_options,
+    )
 
     given = {name.lower(): value for name, value in options.items()}
     given["nameservers"] = here.name_servers
@@ -55,9 +60,14 @@ def check_first(
     if reads is None:
         return
     reading = given | {"topics": reads} | ({"startingoffsets": start} if start else {})
-    for topic in read_options(reading, streaming=True).choice.topics:
+    wanted = read_options(reading, streaming=True)
+    check_expected_topics(wanted)
+    for topic in wanted.choice.topics:
         if cluster.view_of(topic) is None:
-            raise CommandFailedError(f"topic {topic} is unknown: check its name, or create it")
+            raise CommandFailedError(
+                f"topic {topic} is unknown: check its name, create it, or bring its brokers back if "
+                "all of them are away"
+            )
 
 
 def check_body(kind: str, schema: str | None, *, registry_header: bool) -> None:
@@ -82,6 +92,52 @@ def check_stream(source: str, target: str) -> None:
     from rocketwire.spark.pipelines.transform import check_topics
 
     check_topics(source, target)
+
+
+def check_archive_use(
+    topic: str,
+    folder: str,
+    kind: str,
+    checkpoint: str | None,
+    body: str,
+    forgotten: Sequence[str],
+) -> None:
+    """Refuse what an archive that is there already can't be used for.
+
+    Raises:
+        ConfigError: it was begun otherwise, or never read from a broker to forget.
+    """
+    from rocketwire.spark.pipelines.archive import check_use
+
+    check_use(
+        topic, folder, format=kind, checkpoint=checkpoint, body=body, forget_brokers=forgotten
+    )
+
+
+def checkpoint_of(source: str, target: str, given: str | None) -> str:
+    """Where a stream from topic to topic keeps its progress."""
+    from rocketwire.spark.pipelines.checkpoint import default_checkpoint
+
+    return given or str(default_checkpoint("transform", source, target))
+
+
+def check_transform_use(
+    source: str,
+    target: str,
+    sql: str | None,
+    function: Callable[[Any], Any] | None,
+    checkpoint: str,
+    *,
+    force: bool,
+) -> None:
+    """Refuse a checkpoint of another stream.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    from rocketwire.spark.pipelines.transform import check_use
+
+    check_use(source, target, sql=sql, function=function, checkpoint=checkpoint, force=force)
 
 
 def check_mapping(

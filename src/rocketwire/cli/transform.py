@@ -12,7 +12,13 @@ import typer
 
 from rocketwire.cli.failures import UsageError
 from rocketwire.cli.invocation import Invocation, command
-from rocketwire.cli.spark_checks import check_body, check_first, check_stream
+from rocketwire.cli.spark_checks import (
+    check_body,
+    check_first,
+    check_stream,
+    check_transform_use,
+    checkpoint_of,
+)
 from rocketwire.cli.spark_work import (
     Body,
     BodySchema,
@@ -84,14 +90,14 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     check_first(here, given, reads=source, writes=target, start=start)
     check_stream(source, target)
     check_body(body, schema, registry_header=registry_header)
+    place = checkpoint_of(source, target, checkpoint)
+    if not dry_run:
+        check_transform_use(source, target, sql, function, place, force=force)
+        here.note(f"checkpoint: {place}")
     with started_spark(here, master, is_short=dry_run, config=settings) as spark:
         from rocketwire.spark import transform as run
-        from rocketwire.spark.pipelines.checkpoint import default_checkpoint
 
         _ship(spark, function)
-        place = checkpoint or default_checkpoint("transform", source, target)
-        if not dry_run:
-            here.note(f"checkpoint: {place}")
         result = run_stream(
             here,
             lambda watch: run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from rocketwire.spark.pipelines.archive_lock import only_writer
 from rocketwire.spark.pipelines.archive_place import (
     ArchivePlace,
     default_checkpoint,
+    is_table_name,
     kind_of,
     open_place,
 )
@@ -23,9 +25,10 @@ from rocketwire.spark.pipelines.archive_record import ArchiveRecord
 from rocketwire.spark.pipelines.archive_sinks import Added, Drive, sink_for
 from rocketwire.spark.pipelines.archive_verify import ArchiveVerification, check_archive
 from rocketwire.spark.pipelines.bodies import VARIANT, body_reader
-from rocketwire.spark.pipelines.checkpoint import rounds
+from rocketwire.spark.pipelines.checkpoint import local_checkpoint, rounds
 from rocketwire.spark.pipelines.connection import require, source_options
 from rocketwire.spark.pipelines.missing import checkpoint_options, look, record_options
+from rocketwire.spark.pipelines.small_files import LocalFiles, local_path, place_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,9 +143,40 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     )
 
 
+def check_use(
+    topic: str,
+    folder: str,
+    *,
+    format: str,  # noqa: A002 - as `archive` has it
+    checkpoint: str | None,
+    body: str,
+    forget_brokers: Sequence[str],
+) -> None:
+    """Refuse what an archive that is there can't be used for; needs no session.
+
+    One that is not on this machine is looked into once there is a session.
+
+    Raises:
+        ConfigError: the archive was begun otherwise, or never read from a broker.
+    """
+    text = place_text(folder)
+    progress = place_text(checkpoint) if checkpoint else default_checkpoint(text)
+    known = local_checkpoint(progress)
+    if known is not None:
+        known.check(_use(topic, text, body, format))
+    beside = local_path(progress if is_table_name(text, format) else text)
+    if beside is not None:
+        record = ArchiveRecord.load(LocalFiles(), os.path.abspath(beside))  # noqa: PTH100 - keeps links
+        record.forget(forget_brokers)
+
+
+def _use(topic: str, folder: str, body: str, kind: str) -> dict[str, str]:
+    return {"topic": topic, "folder": folder, "body": body, "format": kind}
+
+
 def _claim(place: ArchivePlace, topic: str, body: str) -> dict[str, str]:
     """Note what the checkpoint is used for; what it can't be used for is refused."""
-    claimed = {"topic": topic, "folder": place.folder, "body": body, "format": place.kind}
+    claimed = _use(topic, place.folder, body, place.kind)
     note = place.checkpoint.note()
     if note is None or "columns" in note:
         claimed["columns"] = ",".join(READ_COLUMNS) if note is None else note["columns"]

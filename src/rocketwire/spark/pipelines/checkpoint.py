@@ -14,6 +14,7 @@ from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.spark.offsets import StreamOffset
 from rocketwire.spark.pipelines.small_files import (
+    LocalFiles,
     SmallFiles,
     local_path,
     place_text,
@@ -63,9 +64,17 @@ class Checkpoint:
         """
         if self.files is None:
             return
-        wanted = json.loads(json.dumps(dict(settings)))
+        self.check(settings, force=force)
+        self.files.write(self._path(_NOTE), json.dumps(dict(settings), indent=1))
+
+    def check(self, settings: Mapping[str, Any], *, force: bool = False) -> None:
+        """Refuse another use than the one that it has been noted for.
+
+        Raises:
+            ConfigError: it was used with other settings.
+        """
         found = self.note() or {}
-        for name, value in wanted.items():
+        for name, value in json.loads(json.dumps(dict(settings))).items():
             # What an earlier release did not note may be anything.
             if name in found and found[name] != value and not force:
                 raise ConfigError(
@@ -73,7 +82,6 @@ class Checkpoint:
                     f"{value!r}; use another checkpoint, or force it if the messages read so far "
                     "may stay read"
                 )
-        self.files.write(self._path(_NOTE), json.dumps(wanted, indent=1))
 
     def note(self) -> dict[str, Any] | None:
         """What it was claimed for; None where there is none, or it can't be looked into."""
@@ -151,6 +159,12 @@ def open_checkpoint(spark: SparkSession, folder: str | Path) -> Checkpoint:
     place = place_text(folder)
     is_unseen = is_remote(spark) and local_path(place) is None
     return Checkpoint(place, None if is_unseen else small_files(spark, place))
+
+
+def local_checkpoint(folder: str | Path) -> Checkpoint | None:
+    """A checkpoint on this machine; None for one elsewhere, which only a session can look into."""
+    place = place_text(folder)
+    return None if local_path(place) is None else Checkpoint(place, LocalFiles())
 
 
 def rounds(checkpoint: Checkpoint, *, follow: bool) -> Iterator[None]:

@@ -19,6 +19,7 @@ from rocketwire.spark.pipelines.bodies import body_reader
 from rocketwire.spark.pipelines.checkpoint import (
     Checkpoint,
     default_checkpoint,
+    local_checkpoint,
     open_checkpoint,
     rounds,
 )
@@ -127,12 +128,8 @@ def transform(  # noqa: PLR0913 - each is one decision of the user
     if dry_run:
         return _dry_run(spark, source, settings, change)
     place = open_checkpoint(spark, checkpoint or default_checkpoint("transform", source, target))
-    changed = sql if sql is not None else _name_of(function)
     within = _settled(place, repeats_within)
-    place.claim(
-        {"source": source, "target": target, "statement": changed, "repeatsWithin": within},
-        force=force,
-    )
+    place.claim(_use(source, target, sql, function) | {"repeatsWithin": within}, force=force)
     with _Start(spark, settings, target, place.folder, dead_letter, follow=follow) as begin:
         for _ in rounds(place, follow=follow):
             reading = settings | checkpoint_options(place, follow=follow)
@@ -159,6 +156,32 @@ def check_topics(source: str, target: str) -> None:
     require(target, "target", "name a topic to write")
     if target in {name.strip() for name in source.split(",")}:
         raise ConfigError(f"source and target are both {target}: the stream would feed itself")
+
+
+def check_use(
+    source: str,
+    target: str,
+    *,
+    sql: str | None,
+    function: Callable[[DataFrame], DataFrame] | None,
+    checkpoint: str | Path,
+    force: bool,
+) -> None:
+    """Refuse a checkpoint of another stream; needs no session.
+
+    One that is not on this machine is looked into once there is a session.
+
+    Raises:
+        ConfigError: its stream read, wrote or did something else.
+    """
+    known = local_checkpoint(checkpoint)
+    if known is not None:
+        known.check(_use(source, target, sql, function), force=force)
+
+
+def _use(source: str, target: str, sql: str | None, function: Any) -> dict[str, str]:
+    statement = sql if sql is not None else _name_of(function)
+    return {"source": source, "target": target, "statement": statement}
 
 
 def _messages(
