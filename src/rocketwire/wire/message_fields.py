@@ -111,11 +111,14 @@ class Source:
         except UnicodeDecodeError:
             found = None
         if found is None:
-            everything = fields["_all"] = shapes.split(raw)
-            fields["tags"] = everything.get(Property.TAGS)
-            fields["keys"] = everything.get(Property.KEYS)
-            fields["properties"] = own_of(everything)
-            return fields
+            other = shapes.match(raw)
+            if other is None:
+                everything = fields["_all"] = shapes.split(raw)
+                fields["tags"] = everything.get(Property.TAGS)
+                fields["keys"] = everything.get(Property.KEYS)
+                fields["properties"] = own_of(everything)
+                return fields
+            shape, found = other
         fields["tags"], fields["keys"] = found.group(shape.tags, shape.keys)
         fields["properties"] = shape.own(found)
         return fields

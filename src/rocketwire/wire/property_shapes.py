@@ -1,8 +1,10 @@
 """Properties of messages that have the same names in the same order, as those of one program do.
 
-Once such an order has come twice running, it is known as a *shape*: one match by a pattern then
-tells that a block has it and where its values lie, in a third of the time that taking the block
-apart needs. Blocks of any other shape go the general way, and give the same.
+Once such an order has come twice, it is known as a *shape*: one match by a pattern then tells that a
+block has it and where its values lie, in a third of the time that taking the block apart needs. The
+shape of the block before is tried first, then the last one of as many properties: several programs
+may write to a topic, and one may write several kinds of messages. Blocks of any other shape go the
+general way, and give the same.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import Final
 
 from rocketwire.wire.properties import (
     NAME_END,
+    SYSTEM,
+    TRANSIENT_PREFIX,
     VALUE_END,
     Property,
     decode_properties_bytes,
@@ -23,17 +27,25 @@ from rocketwire.wire.properties import (
 #: Making a pattern takes as long as reading some hundred messages without one.
 _MOST_SHAPES: Final = 32
 _LONGEST: Final = 40
+#: Orders that are remembered to have come once.
+_MOST_SEEN: Final = 64
 _MOST_TOPICS: Final = 1024
 #: Up to the next end of a value, as the general way takes it: what ends names may be in it.
 _VALUE: Final = f"[^{VALUE_END}]++"
 #: A group that takes part in no match.
 _NEVER: Final = "((?!))?"
+_NAME_END: Final = ord(NAME_END)
 _FIELDS: Final = (Property.TAGS, Property.KEYS)
 
 
 def own_of(properties: Mapping[str, str]) -> dict[str, str]:
     """The user's own ones among all properties of a message."""
-    return {name: value for name, value in properties.items() if is_user_property(name)}
+    # As is_user_property tells it, without a call for each of them.
+    return {
+        name: value
+        for name, value in properties.items()
+        if name not in SYSTEM and not name.startswith(TRANSIENT_PREFIX)
+    }
 
 
 class Shape:
@@ -87,16 +99,36 @@ class Shapes:
     Threads may use it at the same time: each step leaves it whole.
     """
 
-    __slots__ = ("_before", "_learned", "shape")
+    __slots__ = ("_by_count", "_learned", "_seen", "shape")
 
     def __init__(self) -> None:
-        #: The one that the next block has, most likely.
+        #: The one that the next block has, most likely: that of the last one.
         self.shape = _EMPTY
-        self._before: tuple[str, ...] = ()
-        self._learned: dict[tuple[str, ...], Shape] = {}
+        #: The last one with so many properties.
+        self._by_count: dict[int, Shape] = {}
+        self._learned: dict[tuple[str, ...], Shape] = {(): _EMPTY}
+        #: Orders of names that have come once.
+        self._seen: set[tuple[str, ...]] = set()
+
+    def match(self, data: bytes) -> tuple[Shape, re.Match[str]] | None:
+        """Try the last shape of as many properties, and if a block has it, expect it of the next.
+
+        Bytes that are no UTF-8 have no shape.
+        """
+        shape = self._by_count.get(data.count(_NAME_END))
+        if shape is None or shape is self.shape:
+            return None
+        try:
+            found = shape.match(data.decode())
+        except UnicodeDecodeError:
+            return None
+        if found is None:
+            return None
+        self.shape = shape
+        return shape, found
 
     def split(self, data: bytes) -> dict[str, str]:
-        """Take a block apart that has not the shape, and learn its own.
+        """Take a block apart whose shape is not known, and learn it.
 
         Bytes that are no UTF-8 become replacement characters.
         """
@@ -105,13 +137,18 @@ class Shapes:
         return found
 
     def _learn(self, names: tuple[str, ...]) -> None:
-        """Make a shape of an order of names that has come twice running."""
-        before, self._before = self._before, names
-        if names == before and len(names) <= _LONGEST:
-            shape = self._learned.get(names)
-            if shape is None and len(self._learned) < _MOST_SHAPES:
-                shape = self._learned[names] = Shape(names)
-            self.shape = shape or self.shape
+        """Make a shape of an order of names that has come twice."""
+        shape = self._learned.get(names)
+        if shape is None:
+            if len(self._learned) >= _MOST_SHAPES or len(names) > _LONGEST:
+                return
+            if names not in self._seen:
+                if len(self._seen) >= _MOST_SEEN:
+                    self._seen.clear()
+                self._seen.add(names)
+                return
+            shape = self._learned[names] = Shape(names)
+        self.shape = self._by_count[len(names)] = shape
 
 
 _by_topic: dict[str, Shapes] = {}

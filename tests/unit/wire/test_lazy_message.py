@@ -25,6 +25,7 @@ from rocketwire.wire.lazy_message import (
     weigh,
 )
 from rocketwire.wire.properties import encode_properties
+from rocketwire.wire.property_shapes import shapes_of
 from rocketwire.wire.stored_message import decode_record, encode_record
 
 QUEUE = MessageQueue("T", "broker-a", 3)
@@ -274,7 +275,7 @@ OWN = {"own", "other", "x-own", "2nd", "(?P<a>b)", "class", "größe", "_"}
 
 @pytest.mark.parametrize("often", [1, 4])
 def test_properties_are_the_same_whether_their_order_was_seen_before(often):
-    """An order that comes twice running is read by a pattern from then on."""
+    """An order that has come twice is read by a pattern from then on."""
     for properties in ORDERS * 2:
         text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
         for _ in range(often):
@@ -287,6 +288,33 @@ def test_properties_are_the_same_whether_their_order_was_seen_before(often):
                 assert message.properties == own
                 assert list(message.properties) == list(own)
                 assert broker_property(message, "UNIQ_KEY") == properties.get("UNIQ_KEY")
+
+
+def test_orders_that_take_turns_are_each_known_once_they_have_come_twice():
+    """A message whose block was taken apart the general way keeps all its properties."""
+    kinds = [{"a": "1"}, {"a": "1", "b": "2"}, {"b": "2", "a": "1"}, {"a": "1", "b": "2", "c": "3"}]
+    texts = [encode_properties(kind).encode() for kind in kinds]
+    records = [encode_record(topic="turns", body=b"", properties=text) for text in texts * 3]
+    queue = MessageQueue("turns", "broker-a", 0)
+    found = read_pull(pulled(*records), queue, 0, tag_filter("*")).messages
+    assert [m.properties for m in found] == kinds * 3
+    assert [list(m.properties) for m in found] == [list(kind) for kind in kinds * 3]
+    taken_apart = ["_all" in m.__dict__ for m in found]
+    # Of the two with as many properties, the one that came last is tried.
+    assert taken_apart == [True] * 8 + [False, True, True, False]
+
+
+def test_ever_new_orders_are_taken_apart_and_not_remembered_for_ever():
+    records = [
+        encode_record(topic="ever-new", body=b"", properties=f"name-{n % 500}\x01v\x02".encode())
+        for n in range(1500)
+    ]
+    queue = MessageQueue("ever-new", "broker-a", 0)
+    found = read_pull(pulled(*records), queue, 0, tag_filter("*")).messages
+    assert [m.properties for m in found] == [{f"name-{n % 500}": "v"} for n in range(1500)]
+    known = shapes_of("ever-new")
+    assert len(known._learned) <= 32
+    assert len(known._seen) <= 64
 
 
 def test_a_known_order_is_not_seen_where_separators_are_astray():
