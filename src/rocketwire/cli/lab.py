@@ -68,7 +68,7 @@ def lab(  # noqa: PLR0913 - each has a default
     with started_spark(here, master) as spark:
         from rocketwire.spark import lab as run
 
-        with PartsBar(here, "replaying") as bar:
+        with PartsBar(here, "replaying", "reading the records") as bar:
             result = run(
                 spark,
                 telemetry,

@@ -19,9 +19,10 @@ class PartsBar:
     Args:
         here: where to.
         doing: what is being done, such as "replaying".
+        before: what is done until the number of parts is known; the same if nothing is.
     """
 
-    def __init__(self, here: Invocation, doing: str) -> None:
+    def __init__(self, here: Invocation, doing: str, before: str | None = None) -> None:
         self._here = here
         self._doing = doing
         self._told_at = time.monotonic()
@@ -30,12 +31,12 @@ class PartsBar:
             self._progress = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
-                TextColumn("{task.completed} of {task.total} parts"),
+                TextColumn("{task.fields[told]}"),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=here.errors,
             )
-            self._task = self._progress.add_task(doing, total=None)
+            self._task = self._progress.add_task(before or doing, total=None, told="")
 
     def __enter__(self) -> Callable[[int, int], None]:
         if self._progress is not None:
@@ -48,7 +49,10 @@ class PartsBar:
 
     def _update(self, done: int, parts: int) -> None:
         if self._progress is not None:
-            self._progress.update(self._task, completed=done, total=parts)
+            told = f"{done} of {parts} parts"
+            self._progress.update(
+                self._task, description=self._doing, completed=done, total=parts, told=told
+            )
         elif time.monotonic() - self._told_at > _LINE_EVERY:
             self._told_at = time.monotonic()
             self._here.note(f"{self._doing}: {done} of {parts} parts")

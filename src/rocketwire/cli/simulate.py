@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from rocketwire.cli.failures import UsageError
 from rocketwire.cli.invocation import Invocation, command
 from rocketwire.cli.progress import PartsBar
 from rocketwire.cli.spark_checks import check_page, check_simulation
 from rocketwire.cli.spark_work import Master, started_spark, tell
+from rocketwire.pages.words import some
 
 if TYPE_CHECKING:
-    from rocketwire.spark.policy_lab.simulation import Experiment, SimulationResult
+    from rocketwire.spark.policy_lab.simulation import Experiment
 
 app = typer.Typer(add_completion=False)
+
+_COLUMNS: Final = (
+    "failed", "p50\nms", "p99\nms", "p99.9\nms", "lost\ns", "peak", "back\nafter", "back\npeak", "probes\n/s",
+    "lookups\n/s",
+)  # fmt: skip
 
 
 @command(
@@ -80,7 +91,7 @@ def simulate(  # noqa: PLR0913 - each has a default
             on_progress=bar,
         )
     if not here.as_json:
-        here.console.print(_table(result))
+        here.console.print(*tables(result.experiments))
     tell(here, result, result.harm, f"\nThe page: {out.resolve()}")
 
 
@@ -92,30 +103,38 @@ def parse_size(text: str) -> tuple[int, int]:
     return int(producers), int(brokers)
 
 
-def _table(result: SimulationResult) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("fault")
-    table.add_column("size")
-    table.add_column("policy")
-    for name in ("failed", "p50", "p99", "p99.9", "lost", "peak", "back", "probes/s", "lookups/s"):
-        table.add_column(name, justify="right")
-    for one in result.experiments:
-        table.add_row(*_row(one))
-    return table
+def tables(experiments: Sequence[Experiment]) -> Iterator[RenderableType]:
+    """For each fault and size a heading and a table of policies, which fits 80 columns."""
+    groups: dict[tuple[str, int, int], list[Experiment]] = defaultdict(list)
+    for one in experiments:
+        groups[one.fault, one.producers, one.brokers].append(one)
+    has_seeds = len({one.seed for one in experiments}) > 1
+    for (fault, producers, brokers), group in groups.items():
+        yield Text(f"{fault}: {some(producers, 'producer')}, {some(brokers, 'broker')}")
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("policy", overflow="fold", min_width=len("default"))
+        for name in _COLUMNS:
+            table.add_column(name, justify="right", no_wrap=True)
+        for one in group:
+            table.add_row(f"{one.policy}, {one.seed}" if has_seeds else one.policy, *_row(one))
+        yield Padding(table, (0, 0, 1, 0))
 
 
 def _row(one: Experiment) -> list[str]:
     figures = one.figures
-    back = "-" if figures.back is None else f"{figures.back:.0f} s x{figures.peak_back:.1f}"
+    back = ("-", "-")
+    if figures.back is not None:
+        back = (f"{figures.back:.0f} s", f"x{figures.peak_back:.1f}")
     return [
-        one.fault,
-        f"{one.producers}x{one.brokers}",
-        one.policy,
         f"{100 * figures.failed / max(1, figures.sends):.2f} %",
-        *(f"{1000 * value:,.1f} ms" for value in (figures.p50, figures.p99, figures.p999)),
-        f"{figures.lost:,.0f} s",
+        *(_milliseconds(value) for value in (figures.p50, figures.p99, figures.p999)),
+        f"{figures.lost:,.0f}",
         f"x{figures.peak:.1f}",
-        back,
+        *back,
         f"{figures.probes:,}",
         f"{figures.lookups:,}",
     ]
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.1f}" if seconds < 1 else f"{1000 * seconds:,.0f}"
