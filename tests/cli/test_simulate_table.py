@@ -2,7 +2,10 @@
 
 import io
 
+import pytest
 from rich.console import Console
+
+pytest.importorskip("pyspark")
 
 from rocketwire.cli.simulate import tables
 from rocketwire.spark.policy_lab.simulation import Experiment
