@@ -174,6 +174,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: The first and the last moment that every time zone can show, in milliseconds.
 FIRST_MS: Final = -62_135_510_400_000  # 0001-01-02
 LAST_MS: Final = 253_402_128_000_000  # 9999-12-30
+#: Before this moment, in 2096, seconds as a float are exact to less than half a microsecond, and Python
+#: makes a datetime of them in a third of the time that a timedelta and a sum take.
+_EXACT_MS: Final = 4_000_000_000_000
 
 
 def clamp_ms(milliseconds: int) -> int:
@@ -183,4 +186,6 @@ def clamp_ms(milliseconds: int) -> int:
 
 def utc_from_ms(milliseconds: int) -> datetime:
     """A moment as RocketMQ writes it, as an aware datetime; the nearest that a calendar has."""
+    if 0 <= milliseconds < _EXACT_MS:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
     return _EPOCH + timedelta(milliseconds=clamp_ms(milliseconds))

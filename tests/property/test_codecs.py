@@ -3,13 +3,15 @@
 import json
 import zlib
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.wire_tools import decode_message_id, encode_trace, utc_month, with_long_names
 
 from rocketwire.message import MessageQueue
+from rocketwire.stored_message import FIRST_MS, LAST_MS, utc_from_ms
 from rocketwire.wire import headers
 from rocketwire.wire.batch import decode_batch, encode_batch
 from rocketwire.wire.compression import available, compress, decompress
@@ -25,6 +27,7 @@ from rocketwire.wire.properties import (
     decode_properties,
     decode_properties_bytes,
     encode_properties,
+    property_in,
 )
 from rocketwire.wire.route import (
     BrokerData,
@@ -77,6 +80,29 @@ def test_properties(properties):
     # Releases that leave the last separator out are read all the same.
     assert decode_properties(text[:-1]) == expected
     assert decode_properties_bytes(encode_properties(properties).encode()) == expected
+
+
+PIECES = st.sampled_from(
+    [b"ID", b"a", b"\x01", b"\x02", b"ID\x01", b"\x02ID\x01", b"xID\x01", b"v", "\u00e4".encode(), b"\xe6\x97"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=12).map(b"".join), st.binary(max_size=3), st.binary(max_size=3))
+def test_one_property_is_what_taking_all_of_them_apart_gives(block, before, after):
+    data, stop = before + block + after, len(before) + len(block)
+    found = property_in(data, len(before), stop, b"ID\x01")
+    assert found == decode_properties_bytes(block).get("ID")
+
+
+@given(st.one_of(INT64, st.integers(-(10**13), 10**13)))
+@example(3_999_999_999_999)
+@example(4_000_000_000_000)
+@example(-1)
+def test_moments_are_exact_to_the_millisecond(milliseconds):
+    moment = utc_from_ms(milliseconds)
+    expected = min(max(milliseconds, FIRST_MS), LAST_MS)
+    assert moment - datetime(1970, 1, 1, tzinfo=UTC) == timedelta(milliseconds=expected)
+    assert moment.utcoffset() == timedelta(0)
 
 
 @given(st.lists(st.tuples(BODY, BODY, INT32), max_size=10))

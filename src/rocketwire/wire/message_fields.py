@@ -17,9 +17,11 @@ from rocketwire.stored_message import StoredMessage, utc_from_ms
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.compression import decompress_or_explain
 from rocketwire.wire.properties import (
+    NAME_END,
     Property,
     decode_properties_bytes,
     number_in,
+    property_in,
 )
 from rocketwire.wire.property_shapes import Shapes, own_of, shapes_of
 from rocketwire.wire.record_layout import (
@@ -43,6 +45,8 @@ _unpack_body = picked("system_flag", "body_length").unpack_from
 _unpack_lengths = picked("magic", "system_flag", "body_length").unpack_from
 _unpack_int = Struct(">i").unpack_from
 
+_UNIQ_KEY: Final = (Property.UNIQ_KEY + NAME_END).encode()
+_RETRY_TOPIC: Final = (Property.RETRY_TOPIC + NAME_END).encode()
 #: Topics of which it was said that some bodies can't be decoded.
 _warned: set[str] = set()
 _MOST_WARNINGS: Final = 1000
@@ -202,12 +206,29 @@ def properties_at(data: bytes, position: int, size: int) -> int:
     magic, flag, length = _unpack_lengths(data, position)
     stop = position + size
     if magic == MAGIC_V1 and not flag & BOTH_V6 and 0 <= length <= size - MIN_RECORD:
-        topic: int = position + HEAD_V4_SIZE + length
-        start = topic + 3 + data[topic]
-        if start <= stop and data[start - 2] << 8 | data[start - 1] == stop - start:
-            return start
+        topic_end = _topic_end(data, position + HEAD_V4_SIZE + length, stop)
+        if topic_end:
+            return topic_end + 2
     parts = parts_of(data, position, size)
     return stop if parts is None else parts.properties
+
+
+def _topic_end(data: bytes, start: int, stop: int) -> int:
+    """Where a topic ends whose length is in one byte; 0 if the properties do not fill the rest."""
+    end: int = start + 1 + data[start]
+    fits = end + 2 <= stop and data[end] << 8 | data[end + 1] == stop - end - 2
+    return end if fits else 0
+
+
+def _one_property(
+    source: Source, message: StoredMessage, position: int, size: int, name: bytes
+) -> str | None:
+    """One property, without taking the others apart."""
+    data, length, start = source.data, message._record[3], 0  # noqa: SLF001
+    if length >= 0:
+        start = _topic_end(data, position + HEAD_V4_SIZE + length, position + size)
+    start = start + 2 if start else properties_at(data, position, size)
+    return property_in(data, start, position + size, name)
 
 
 def all_properties(
@@ -248,19 +269,25 @@ def _transaction_id(properties: dict[str, str]) -> str | None:
 
 
 def _message_id(source: Source, message: StoredMessage, position: int, size: int) -> str:
-    found = all_properties(source, message, position, size).get(Property.UNIQ_KEY)
+    found = _one_property(source, message, position, size, _UNIQ_KEY)
     value = found or message.offset_message_id
     message.__dict__["message_id"] = value
     return value
 
 
 def _topic(source: Source, message: StoredMessage, position: int, size: int) -> str:
-    parts = parts_of(source.data, position, size)
-    name = "" if source.queue is None else source.queue.topic
-    if parts is not None:
-        name = str(source.data[parts.topic : parts.topic_end], "utf-8", "replace")
+    data, length, end = source.data, message._record[3], 0  # noqa: SLF001
+    start = position + HEAD_V4_SIZE + length
+    if length >= 0:
+        end = _topic_end(data, start, position + size)
+    if end:
+        name = data[start + 1 : end].decode("utf-8", "replace")
+    elif (parts := parts_of(data, position, size)) is not None:
+        name = data[parts.topic : parts.topic_end].decode("utf-8", "replace")
+    else:
+        name = "" if source.queue is None else source.queue.topic
     if source.is_retry:
-        name = all_properties(source, message, position, size).get(Property.RETRY_TOPIC) or name
+        name = _one_property(source, message, position, size, _RETRY_TOPIC) or name
     if source.shown is not None:
         name = source.shown(name)
     message.__dict__["topic"] = name

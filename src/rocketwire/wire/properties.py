@@ -211,6 +211,7 @@ def decode_properties(text: str) -> dict[str, str]:
     return found
 
 
+_VALUE_END: Final = ord(VALUE_END)
 #: Every byte that is no separator, to be deleted.
 _TEXT: Final = bytes(value for value in range(256) if value not in {1, 2})
 #: The separators of blocks in which names and values take turns; the last one may be missing.
@@ -237,6 +238,26 @@ def decode_properties_bytes(data: bytes) -> dict[str, str]:
         if "" not in found and data[-1] != 1:
             return found
     return decode_properties(text)
+
+
+def property_in(data: bytes, start: int, stop: int, name: bytes) -> str | None:
+    """One property of a block that lies within other bytes, as if the block had been decoded.
+
+    Args:
+        data: has the block.
+        start: where that begins.
+        stop: where it ends.
+        name: that of the property, with the byte that ends a name.
+    """
+    limit = stop
+    while (at := data.rfind(name, start, limit)) >= 0:
+        if at == start or data[at - 1] == _VALUE_END:
+            first = at + len(name)
+            end = data.find(_VALUE_END, first, stop)
+            if value := data[first : end if end >= 0 else stop]:
+                return value.decode("utf-8", "replace")
+        limit = at + len(name) - 1
+    return None
 
 
 def number_in(text: str | None, default: int) -> int:
