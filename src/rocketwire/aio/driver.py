@@ -12,17 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
-import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never, cast
 
+from rocketwire.aio.awaited_effects import EventWait, InnerSend, Together
 from rocketwire.aio.connection_table import ConnectionTable
+from rocketwire.aio.deadlines import Deadlines
 from rocketwire.aio.waiter import Call, ResponderOf, Waiter, refusing
 from rocketwire.config import ClientConfig
-from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
+from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Send, Sleep, Wait
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.finish import written_oneway
 from rocketwire.errors import (
@@ -32,7 +32,6 @@ from rocketwire.errors import (
     RocketMQError,
     SendFailedError,
 )
-from rocketwire.wire.command import Reply
 
 _log = logging.getLogger("rocketwire.aio")
 
@@ -49,7 +48,7 @@ class Run(Waiter, Generic[T]):
     def __init__(self, driver: Driver, op: Op[T]) -> None:
         self._driver = driver
         self._op = op
-        self._undo: Callable[[], None] | None = None
+        self._undo: Callable[[], object] | None = None
         self.connection = None
         self.issued = 0.0
         self.is_over = False
@@ -94,6 +93,14 @@ class Run(Waiter, Generic[T]):
                     self._advance((self._op.throw, error))
                     return
         self._advance(self._perform(effect))
+
+    def go_on(self, outcome: object) -> None:
+        """Go on with what a send came to."""
+        if isinstance(outcome, Exception):
+            if not self.is_over:
+                self._advance((self._op.throw, outcome))
+        else:
+            self.resume(outcome)
 
     def take_over(self, value: object) -> None:
         """Begin an operation whose first effect was done already, and came to this."""
@@ -156,6 +163,8 @@ class Run(Waiter, Generic[T]):
         """Do what an effect says; returns how to go on if there is nothing to wait for."""
         if type(effect) is Invoke:
             return self._call(effect)
+        if type(effect) is Send:
+            return self._send(effect)
         if type(effect) is Oneway:
             return self._call(effect)
         if type(effect) is InvokeAll:
@@ -176,8 +185,16 @@ class Run(Waiter, Generic[T]):
             return self._op.throw, error
         return (self._op.send, None) if is_written else None
 
+    def _send(self, effect: Send) -> Next:
+        sending = InnerSend(effect.attempt, self)
+        self._undo = (
+            sending.give_up
+        )  # before it begins: it may end at once, and something else begin
+        sending.begin(self._driver)
+        return None
+
     def _call_all(self, effect: InvokeAll) -> Next:
-        together = _Together(self, len(effect.invokes))
+        together = Together(self, len(effect.invokes))
         self._undo = together.cancel
         together.start(self._driver, effect.invokes)
         return None
@@ -185,111 +202,10 @@ class Run(Waiter, Generic[T]):
     def _wait(self, effect: Wait) -> Next:
         if effect.event.is_set:
             return self._op.send, True
-        waiting = _EventWait(self, self._driver, effect.deadline)
+        waiting = EventWait(self, self._driver, effect.deadline)
         self._undo = waiting.cancel
         effect.event.add_waiter(waiting.wake)
         return None
-
-
-class _Together:
-    """Requests that were sent at once, until the last of them is settled."""
-
-    __slots__ = ("_left", "_parts", "_results", "_run")
-
-    def __init__(self, run: Run[Any], count: int) -> None:
-        self._run = run
-        self._parts = [_Part(self, index) for index in range(count)]
-        self._results: list[Reply | RocketMQError | None] = [None] * count
-        # One more than there are: nothing is complete while requests are still being started.
-        self._left = count + 1
-
-    @property
-    def owner(self) -> object:
-        """The driver that runs the operation."""
-        return self._run.owner
-
-    def start(self, driver: Driver, invokes: tuple[Invoke, ...]) -> None:
-        for part, invoke in zip(self._parts, invokes, strict=True):
-            try:
-                driver.call(part, invoke)
-            except RocketMQError as error:
-                part.fail(error)
-        # In a tick of its own: the operation is still in the midst of its yield.
-        driver.loop.call_soon(self._count_down)
-
-    def put(self, index: int, result: Reply | RocketMQError) -> None:
-        if self._results[index] is None:
-            self._results[index] = result
-            self._count_down()
-
-    def _count_down(self) -> None:
-        self._left -= 1
-        if not self._left:
-            self._run.resume(self._results)
-
-    def cancel(self) -> None:
-        for part in self._parts:
-            if part.connection is not None and self._results[part.index] is None:
-                part.connection.abandon(part)
-
-
-class _Part(Waiter):
-    """One of several requests that were sent at once."""
-
-    __slots__ = ("_together", "index")
-
-    def __init__(self, together: _Together, index: int) -> None:
-        self._together = together
-        self.index = index
-        self.connection = None
-        self.takes_frame = False
-
-    @property
-    def owner(self) -> object:
-        """The driver that runs the operation."""
-        return self._together.owner
-
-    def resume(self, value: object) -> None:
-        self._together.put(self.index, cast("Reply", value))
-
-    def fail(self, error: RocketMQError) -> None:
-        self._together.put(self.index, error)
-
-
-class _EventWait:
-    """A wait for an event, with a deadline."""
-
-    __slots__ = ("_is_over", "_loop", "_run", "_thread", "_timer")
-
-    def __init__(self, run: Run[Any], driver: Driver, deadline: float) -> None:
-        self._run = run
-        self._loop = driver.loop
-        self._thread = threading.get_ident()
-        self._is_over = False
-        self._timer: asyncio.TimerHandle | None = None
-        if not math.isinf(deadline):
-            delay = max(deadline - driver.clock(), 0.0)
-            self._timer = self._loop.call_later(delay, self._end, False)  # noqa: FBT003
-
-    def wake(self) -> None:
-        """The event was set, in whatever thread."""
-        if threading.get_ident() == self._thread:
-            self._loop.call_soon(self._end, True)  # noqa: FBT003
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._end, True)  # noqa: FBT003
-        except RuntimeError:  # the loop was closed: nobody waits any more
-            return
-
-    def _end(self, is_open: bool) -> None:  # noqa: FBT001 - called by the loop
-        if not self._is_over:
-            self.cancel()
-            self._run.resume(is_open)
-
-    def cancel(self) -> None:
-        self._is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 class Told(Run[T]):
@@ -378,6 +294,7 @@ class Driver:
             table = ConnectionTable(config, loop=self.loop, clock=clock, responder_of=responder_of)
         self.table = table
         self.connections = table.connections
+        self.deadlines = Deadlines(self.loop, clock)
         self._is_closed = False
 
     def start(self, op: Op[T], on_done: Callable[[T | None, Exception | None], object]) -> Run[T]:

@@ -16,10 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, final
 
 from rocketwire.errors import RocketMQError
 from rocketwire.wire.command import Reply, Request
+
+if TYPE_CHECKING:
+    from rocketwire.core.sending.attempt import SendAttempt
+    from rocketwire.message import SendResult
 
 T = TypeVar("T")
 
@@ -68,6 +72,17 @@ class Oneway:
     request: Request
     deadline: float
     observer: Observer | None = None
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Send:
+    """Carry a whole send out; resumes with its ``SendResult``, or with what its operation raises.
+
+    As a shell carries out the sends of its own callers, which costs less than their operation.
+    """
+
+    attempt: SendAttempt
 
 
 @final
@@ -127,7 +142,7 @@ class Wait:
     deadline: float
 
 
-Effect: TypeAlias = Invoke | InvokeAll | Oneway | Sleep | Wait
+Effect: TypeAlias = Invoke | InvokeAll | Oneway | Send | Sleep | Wait
 Op: TypeAlias = Generator[Effect, Any, T]
 
 
@@ -148,6 +163,11 @@ def oneway(
 ) -> Op[None]:
     """Write a request that has no reply."""
     yield Oneway(address, request, deadline, observer)
+
+
+def send(attempt: SendAttempt) -> Op[SendResult]:
+    """Carry a send out, and wait for its end."""
+    return cast("SendResult", (yield Send(attempt)))
 
 
 def sleep(until: float) -> Op[None]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar, assert_never, cast
 
-from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
+from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Send, Sleep, Wait
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.errors import ConnectionLostError, ProtocolError, RocketMQError, TransportError
@@ -161,6 +161,8 @@ class Driver:
     def _perform(self, effect: Effect) -> object:
         if type(effect) is Invoke:
             return self._invoke(effect)
+        if type(effect) is Send:
+            return self.send(effect.attempt)
         if type(effect) is Oneway:
             self._oneway(effect)
             return None

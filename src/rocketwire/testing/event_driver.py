@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
+from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Send, Sleep, Wait
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.finish import stored, written_oneway
 from rocketwire.core.sending.retry import SendMode
@@ -198,7 +198,7 @@ class EventDriver:
         elif type(effect) is Wait:
             self._wait(effect, operation, done)
         else:
-            assert isinstance(effect, Oneway | InvokeAll)
+            assert isinstance(effect, Oneway | InvokeAll | Send)
             raise NotImplementedError(f"{type(effect).__name__} is no part of what is modelled")
 
     def _invoke(self, effect: Invoke, operation: Op[Any], done: Done | None) -> None:

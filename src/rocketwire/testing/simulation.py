@@ -18,14 +18,14 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from types import CodeType, GeneratorType, TracebackType
-from typing import Any, Final, Generic, TypeVar, assert_never
+from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
-from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Sleep, Wait
-from rocketwire.errors import RocketMQError
+from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Send, Sleep, Wait
+from rocketwire.message import SendResult
 from rocketwire.testing.simulated_network import Call, SimulatedBroker, SimulatedNetwork
 from rocketwire.testing.virtual_clock import VirtualClock
 from rocketwire.wire.command import Command
@@ -70,6 +70,13 @@ class SimulatedLock:
         self.held = False
 
 
+class UnderWay(Protocol):
+    """What an operation waits for."""
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more."""
+
+
 class Task(Generic[T]):
     """An operation under way."""
 
@@ -77,7 +84,7 @@ class Task(Generic[T]):
         self._driver = driver
         self._operation = operation
         self._result: T | None = None
-        self._calls: list[Call] = []
+        self._calls: Sequence[UnderWay] = ()
         self._turn = 0
         self.done = False
         self.error: Exception | None = None
@@ -105,6 +112,8 @@ class Task(Generic[T]):
         self._driver.check_locks("when it was closed")
         self._end()
 
+    abandon = cancel
+
     def start(self) -> None:
         """Run to the first thing that it waits for."""
         self._go(lambda: next(self._operation))
@@ -112,8 +121,8 @@ class Task(Generic[T]):
     def _resume(self, turn: int, value: object) -> None:
         if turn != self._turn or self.done:
             return
-        self._calls = []
-        if isinstance(value, RocketMQError):
+        self._calls = ()
+        if isinstance(value, Exception):
             error = value
             self._go(lambda: self._operation.throw(error))
         else:
@@ -134,7 +143,9 @@ class Task(Generic[T]):
             self._end()
         else:
             self._check(effect)
-            self._calls = self._driver.do(effect, lambda value: self._resume(turn, value))
+            calls = self._driver.do(effect, lambda value: self._resume(turn, value))
+            if turn == self._turn:  # else a send has ended at once, and something else begun
+                self._calls = calls
 
     def _check(self, effect: Effect) -> None:
         try:
@@ -191,12 +202,14 @@ class SimulatedDriver:
             raise OperationRuleError("the operation waits for something that never comes")
         return task.result()
 
-    def do(self, effect: Effect, resume: Callable[[object], None]) -> list[Call]:
-        """Begin what an operation asked for; the calls that it may have to abandon."""
+    def do(self, effect: Effect, resume: Callable[[object], None]) -> Sequence[UnderWay]:
+        """Begin what an operation asked for; what it may have to abandon."""
         if type(effect) is Invoke:
             return [self._call(effect, resume)]
         if type(effect) is Oneway:
             return [self._call(effect, resume)]
+        if type(effect) is Send:
+            return [self._send(effect, resume)]
         if type(effect) is Sleep:
             self.clock.call_at(effect.until, lambda: resume(None), pausable=True)
             return []
@@ -210,6 +223,12 @@ class SimulatedDriver:
         call = Call(effect.request, effect.observer, resume, is_oneway=type(effect) is Oneway)
         self.network.start(call, effect.address, effect.deadline)
         return call
+
+    def _send(self, effect: Send, resume: Callable[[object], None]) -> Task[SendResult]:
+        task = Task(self, effect.attempt.operation())
+        task.on_done = lambda _: resume(task.result() if task.error is None else task.error)
+        task.start()
+        return task
 
     def _invoke_all(self, effect: InvokeAll, resume: Callable[[object], None]) -> list[Call]:
         outcomes: list[object] = [None] * len(effect.invokes)

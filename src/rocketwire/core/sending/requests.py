@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketwire.core.effects import Op, wait
+from rocketwire.core.effects import Op, send, wait
 from rocketwire.core.lookup import proxy_in_the_way
 from rocketwire.core.sending.finish import interrupted
 from rocketwire.core.sending.retry import SendMode
@@ -95,7 +95,7 @@ def request(
         added = request_fields(correlation_id, instance.client_id, timeout)
         attempt.properties = with_added(attempt.properties, added, "those of the request")
         try:
-            yield from sender.operation(attempt)
+            yield from send(attempt)
         except SendFailedError as error:
             is_over = isinstance(error, TimeoutError) or error.outcome is Outcome.MAYBE_STORED
             if not is_over:
