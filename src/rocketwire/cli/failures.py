@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import traceback
 from typing import Any, Final
@@ -11,6 +12,10 @@ import typer
 
 from rocketwire.cli.safe_text import visible, visible_lines
 from rocketwire.errors import ConfigError, InvalidMessageError, RocketMQError, SendFailedError
+
+#: The last line of a traceback: what kind of error, and what it says.
+_RAISED: Final = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception)): (.+)")
+_OF_JAVA: Final = ("org.", "java.", "scala.", "py4j.", "pyspark.")
 
 OK: Final = 0
 FAILED: Final = 1
@@ -72,7 +77,22 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         name = f" {error.filename}" if error.filename is not None else ""
         return f"{error.strerror}{name}"
+    if type(error).__module__.startswith(("pyspark.", "py4j.")):
+        return f"{_of_spark(str(error))} (--debug shows the rest)"
     return f"{type(error).__name__}: {_one_line(str(error))} (--debug shows where)"
+
+
+def _of_spark(text: str) -> str:
+    """The sentence that was meant for people in an error that passed through Spark.
+
+    It stands at the end of a worker's traceback, between others of Java and Spark's plans.
+    """
+    lines = [line.removeprefix("Caused by: ") for line in text.splitlines() if line.strip()]
+    raised = [found for line in lines if (found := _RAISED.match(line))]
+    ours = [found[2] for found in raised if found[1].startswith("rocketwire.")]
+    users = [found[0] for found in raised if not found[1].startswith(_OF_JAVA)]
+    told = (ours or users or lines or ["Spark gives no reason"])[-1 if ours or users else 0]
+    return _one_line(re.sub(r"\s*SQLSTATE: \w+$", "", told.strip()))
 
 
 def _one_line(text: str) -> str:
