@@ -60,3 +60,18 @@ def test_words_that_fade_are_found(browser, tmp_path):
 def test_a_page_that_is_too_wide_is_found(browser, tmp_path):
     told = seen(browser, tmp_path, '<div style="width: 700px">wide</div>')
     assert [words for words in told if "scrolls sideways" in words]
+
+
+def test_the_names_of_policies_that_are_alike_fit_a_telephone(browser, tmp_path):
+    pytest.importorskip("pyspark")
+    from rocketwire.spark.policy_lab.page import _STYLE
+    from rocketwire.spark.policy_lab.plots import _dot_names
+
+    # A mark that lies across the middle, with the names of four policies.
+    names = [
+        (name, 0.3, 0.6, 0.5)
+        for name in ("recorded (floor 0.1, relative 8)", "java4", "java5", "off")
+    ]
+    names.append(("default", 0.9, 0.95, 0.9))
+    plot = f'<div class="plot tall frontier">{_dot_names(names)}</div>'
+    assert seen(browser, tmp_path, panel("left out", [], plot), style=_STYLE) == []

@@ -76,10 +76,18 @@ def bar(across: tuple[float, float], up: tuple[float, float]) -> str:
     return f"M{x_of(left)},{y_of(low)}V{y_of(high)}H{x_of(right)}V{y_of(low)}Z"
 
 
-def label(text: str, name: str, *, left: float | None = None, bottom: float | None = None) -> str:
-    """Words at a place over a drawing."""
+def label(
+    text: str,
+    name: str,
+    *,
+    left: float | None = None,
+    bottom: float | None = None,
+    room: float | None = None,
+) -> str:
+    """Words at a place over a drawing; they go on in further lines beyond their room."""
     place = "" if left is None else f"left:{left * 100:.2f}%;"
     place += "" if bottom is None else f"bottom:{bottom * 100:.1f}%;"
+    place += "" if room is None else f"max-width:calc({room * 100:.1f}% - 8px);"
     return f'<span class="{name}" style="{place}">{escape(text)}</span>'
 
 

@@ -27,8 +27,8 @@ from rocketwire.spark.policy_lab.recorded import Recording
 _STYLE: Final = """
 .plot.frontier { height: 240px; } .plot.incident { height: 76px; margin-top: 0; }
 .dot-name { position: absolute; font-size: 12px; line-height: 1; color: var(--soft);
-  transform: translate(8px, 50%); white-space: nowrap; }
-.dot-name.before { transform: translate(calc(-100% - 8px), 50%); }
+  transform: translate(8px, 50%); width: max-content; }
+.dot-name.before { transform: translate(calc(-100% - 8px), 50%); text-align: right; }
 .trouble { fill: var(--bad); opacity: .08; }
 """
 #: Incidents in the list.

@@ -66,11 +66,11 @@ def _dot_names(names: Sequence[tuple[str, float, float, float]]) -> str:
             near[0][0].append(name)
         else:
             groups.append(([name], left, right, up))
-    # A name in the right half stands to the left of its mark, where there is room for it.
+    # A name stands on the side of its mark where there is more room for it.
     return "".join(
-        label(", ".join(found), "dot-name before", left=left, bottom=up)
-        if left > 0.5
-        else label(", ".join(found), "dot-name", left=right, bottom=up)
+        label(", ".join(found), "dot-name before", left=left, bottom=up, room=left)
+        if left > 1 - right
+        else label(", ".join(found), "dot-name", left=right, bottom=up, room=1 - right)
         for found, left, right, up in groups
     )
 
