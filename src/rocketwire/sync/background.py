@@ -267,7 +267,10 @@ class Background:
                 import asyncio
 
                 with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                    runner.run(self._serve())
+                    loop = runner.get_loop()
+                    serving = loop.create_task(self._serve())
+                    while not serving.done():
+                        _go_on(loop, serving)
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it
             _log.exception("the background thread failed")
             self._failure = error
@@ -320,6 +323,16 @@ class Background:
         # Answers are read between two rounds: a long line must not look like a slow broker.
         self._is_called = True
         driver.loop.call_soon(self._drain)
+
+
+def _go_on(loop: asyncio.AbstractEventLoop, serving: asyncio.Task[None]) -> None:
+    """Run until the end, or until a function of the caller's wants to end the program."""
+    try:
+        loop.run_until_complete(serving)
+    except (KeyboardInterrupt, SystemExit) as error:
+        # A selector that is asked again for a retry, say. Here it would end no program, but the upkeep,
+        # and leave whatever is in flight without an end.
+        _log.error("%r would end the program, which is the main thread's to end", error)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -236,6 +236,38 @@ def test_no_callback_ends_the_thread_of_the_others(cluster, caplog, error) -> No
     assert "a callback of a submitted message failed" in caplog.text
 
 
+@pytest.mark.parametrize("factory", [None, background._loop_factory()], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_selector_that_ends_the_program_behind_a_submit_takes_nobody_along(
+    cluster, caplog, monkeypatch, factory, error
+) -> None:
+    """The thread ended: others in flight had no end, and no message was sent after it."""
+
+    def choose(queues: Any, message: Message, _: object) -> Any:
+        if threading.current_thread().name == "rocketwire-background":
+            raise error("leaving")
+        return queues[0]
+
+    choose.pins = False  # type: ignore[attr-defined]
+    monkeypatch.setattr(background, "_loop_factory", lambda: factory)
+    cluster.create_topic("hanging", 1)
+    with producing(cluster, background=True, fault="off") as producer:
+        first, second = producer.publish_queues("hanging")
+        busy, hung = sorted(cluster.brokers, key=lambda broker: broker.name != first.broker)
+        producer.submit(Message("hanging", b"warm-up"), queue=second).result(20)
+        hung.hang()
+        busy.busy()
+        left = [producer.submit(Message("hanging", b"%d" % n), queue=second) for n in range(3)]
+        bad = producer.submit(Message("hanging", b"x"), selector=choose)
+        assert bad.exception(20).outcome is Outcome.MAYBE_STORED
+        hung.heal()
+        busy.heal()
+        assert [delivery.exception(20) for delivery in left] == [None] * 3
+        assert producer.submit(Message("hanging", b"later")).result(20)
+        assert producer.stats().in_flight == 0
+    assert "leaving" in caplog.text
+
+
 def test_a_large_message_keeps_the_room_that_it_waited_for(cluster) -> None:
     with producing(cluster, max_in_flight=1) as producer:
         taken = []
