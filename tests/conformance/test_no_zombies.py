@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from tests.conformance.members import unique_group
 
 from rocketwire import AsyncConsumer, Consumer, Message, Producer
 from rocketwire.aio import group_session
+from rocketwire.core.group import pull_loop
 from rocketwire.core.group.workload import Workload
 from rocketwire.embedded import EmbeddedCluster
 
@@ -95,23 +97,47 @@ def test_a_worker_that_dies_ends_run_with_its_error(monkeypatch, cluster, send, 
         run(one, lambda _: None)
 
 
-@pytest.mark.parametrize("name", ["full", "put"])
-def test_a_pull_loop_goes_on_whatever_happens_in_it(monkeypatch, cluster, send, shell, name):
-    true, calls = getattr(Workload, name), []
+class BrokenLog(logging.Handler):
+    """Raises instead of writing, as no handler should."""
 
-    def die_once(self: Workload, *given: Any) -> Any:
+    def emit(self, _: logging.LogRecord) -> None:
+        raise KilledError("the log is broken, too")
+
+
+STEPS = [(Workload, "full"), (Workload, "put")] + [
+    (pull_loop, name)
+    for name in ("_wait_for_leave", "_pull", "_calls", "_address", "_request", "_read", "_take")
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), STEPS, ids=[name for _, name in STEPS])
+def test_a_pull_loop_goes_on_whatever_happens_in_it(monkeypatch, cluster, send, shell, owner, name):
+    true, calls = getattr(owner, name), []
+
+    def die_twice(*given: Any, **more: Any) -> Any:
         calls.append(name)
         if len(calls) < 3:
             raise KilledError
-        return true(self, *given)
+        return true(*given, **more)
 
     topic = send("a")
     kind, run = shell
     one = make(kind, cluster, topic)
-    monkeypatch.setattr(Workload, name, die_once)
+    monkeypatch.setattr(pull_loop, "_LONG_REST", 0.1)
+    monkeypatch.setattr(owner, name, die_twice)
     run(one, lambda _: one.stop())
     assert len(calls) >= 3
     assert one.stats().pull_errors >= 2
+
+
+def test_a_pull_loop_goes_on_when_not_even_the_log_takes_its_trouble(
+    monkeypatch, cluster, send, shell
+):
+    handler = BrokenLog()
+    monkeypatch.setattr(logging.getLogger("rocketwire.consumer"), "handlers", [handler])
+    test_a_pull_loop_goes_on_whatever_happens_in_it(
+        monkeypatch, cluster, send, shell, Workload, "full"
+    )
 
 
 KEPT = ["keep_heartbeats", "keep_rebalancing", "keep_commits", "keep_watch", "keep_locks"]

@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,7 @@ from kombu import Connection, Exchange, Queue
 import rocketwire.integrations.celery
 from rocketwire import Admin, ConfigError, Message, Producer
 from rocketwire.embedded import EmbeddedCluster
+from rocketwire.integrations.celery.intake import Intake
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -351,3 +353,29 @@ def test_long_names_are_cut_and_stay_different():
     names = [rocketwire.integrations.celery.topic_name("q" * 200 + end) for end in "ab"]
     assert len(set(names)) == 2
     assert {len(name) for name in names} == {127}
+
+
+class Unkept:
+    """A message that is extended; the first time in some other way than it should."""
+
+    topic = "t"
+
+    def __init__(self):
+        self.extended = 0
+
+    def extend(self, _):
+        self.extended += 1
+        if self.extended == 1:
+            raise OSError("the vault of the keys is sealed")
+
+
+def test_a_message_that_can_not_be_kept_once_does_not_end_the_keeping_of_all():
+    settings = SimpleNamespace(visibility_timeout=0.06)
+    intake = Intake(SimpleNamespace(settings=settings))
+    messages = [Unkept(), Unkept()]
+    for number, message in enumerate(messages):
+        intake.keep(str(number), message)
+    try:
+        wait_for(lambda: all(message.extended > 1 for message in messages))
+    finally:
+        intake._over.set()

@@ -50,6 +50,8 @@ async def connect(
         connection.connect_failed(too_slow(connection.looked_up, limit), error)
     except (OSError, ValueError) as error:
         connection.connect_failed(explain(error, host, encrypted=context is not None), error)
+    except Exception as error:  # noqa: BLE001 - else all who come later would wait for this one
+        connection.connect_failed(f"could not be reached: {error!r}", error)
 
 
 async def _over(lookup: Lookup) -> None:

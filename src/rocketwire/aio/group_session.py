@@ -143,8 +143,9 @@ class GroupSession:
 
         def again(error: Exception | None) -> None:
             if not self._is_over and not self.group.is_leaving:
-                _log.error("a part of a consumer failed and is started again", exc_info=error)
+                # In this order: a log may fail, too.
                 self._control.loop.call_later(_PAUSE, lambda: self._keep(make))
+                _log.error("a part of a consumer failed and is started again", exc_info=error)
 
         if not self._is_over:
             self._run(self._control, make(), again)

@@ -182,7 +182,7 @@ class _CheckRunner:
 
     def _done(self, check: Check, answer: object) -> Check | None:
         """A checker has answered; the next question, if there is one."""
-        state = verdict(answer, check)
+        state = self._verdict(answer, check)
         with self._lock:
             elapsed = time.monotonic() - self._running.pop(check.key)
             if state in _DECISIONS and elapsed <= self._limit:
@@ -201,8 +201,23 @@ class _CheckRunner:
                 extra=about(check.message, group=check.group),
             )
         elif not is_closed:
-            self._settle(check, state)
+            self._tell(check, state)
         return following
+
+    def _verdict(self, answer: object, check: Check) -> TransactionState:
+        try:
+            return verdict(answer, check)
+        except Exception as error:  # noqa: BLE001 - the answer is the caller's, and so is what it does
+            self._failed(check, error)
+            return TransactionState.UNKNOWN
+
+    def _tell(self, check: Check, state: TransactionState) -> None:
+        """Tell the broker. Nothing here may end the task that has the next question in hand."""
+        try:
+            self._settle(check, state)
+        except Exception as error:  # noqa: BLE001 - the broker asks again
+            self.undecided(check.key)
+            self._failed(check, error)
 
     def _failed(self, check: Check, error: BaseException) -> None:
         _log.error(

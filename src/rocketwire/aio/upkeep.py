@@ -71,9 +71,10 @@ class Upkeep:
         """Run an endless operation, and a new one if it ends all the same."""
 
         def again(error: Exception | None) -> None:
+            # In this order: a log may fail, too.
+            self._later(lambda: self._keep(make))
             if error is not None and not self._is_stopped:
                 _log.error("upkeep failed and is started again", exc_info=error)
-            self._later(lambda: self._keep(make))
 
         self._run(make(), again)
 

@@ -78,6 +78,8 @@ class Lookup:
             self._found = _ask(self.host, 0)
         except (OSError, ValueError) as error:
             self._error = error
+        except BaseException as error:  # noqa: BLE001 - else it would never be over
+            self._error = OSError(f"its name could not be looked up: {error!r}")
         with _lock:
             self.ended_at = time.monotonic()
             self.is_over = True

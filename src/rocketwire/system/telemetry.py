@@ -163,13 +163,27 @@ class Writer:
 
     def _main(self) -> None:
         try:
-            while not self._serve():
+            while not self._serve_on():
                 pass
-        except Exception:  # noqa: BLE001 - nobody else would hear of it
-            _log.exception("telemetry failed")
         finally:
-            self.drop(sum(not line.startswith(DROPPED) for line in self._lines))
+            self._drop_lines()
             self._files.close()
+
+    def _serve_on(self) -> bool:
+        """As ``_serve``; what goes wrong in it costs what it had in hand, and nothing that follows."""
+        try:
+            return self._serve()
+        except Exception as error:  # noqa: BLE001 - nobody else would hear of it
+            if not self._has_trouble:
+                _log.error("telemetry failed, and goes on with new records", exc_info=error)
+            self._has_trouble = True
+            self._drop_lines()
+            self._called.give()  # there may be more in line
+            return self._is_closing
+
+    def _drop_lines(self) -> None:
+        self.drop(sum(not line.startswith(DROPPED) for line in self._lines))
+        self._lines.clear()
 
     def _serve(self) -> bool:
         """Wait for records and write them all; True after the last time."""
@@ -203,7 +217,14 @@ class Writer:
     def _take(self) -> None:
         queue, make = self.queue, self._format
         for _ in range(min(_CHUNK, len(queue))):
-            self._lines.append(make.line(queue.popleft()))
+            record = queue.popleft()
+            try:
+                line = make.line(record)
+            except Exception as error:  # noqa: BLE001 - one record is lost, and counted
+                self.drop(1)
+                _log.warning("a telemetry record can't be written: %r", error)
+            else:
+                self._lines.append(line)
         lost = self.dropped - self._told_dropped
         if lost:
             self._told_dropped += lost

@@ -18,7 +18,7 @@ from rocketwire.hooks import AttemptEvent, BrokerEvent, HookSet, ProbeEvent, Rou
 from rocketwire.message import MessageQueue
 from rocketwire.system import telemetry
 from rocketwire.system.telemetry import LineFiles, Telemetry
-from rocketwire.system.telemetry_lines import hashed_key, settings_of
+from rocketwire.system.telemetry_lines import Formatter, hashed_key, settings_of
 from rocketwire.telemetry_config import TelemetryConfig, as_telemetry
 
 CLIENT = "10.0.0.9@77#123"
@@ -327,6 +327,49 @@ def test_a_full_disk_delays_records_and_leaves_no_half_line(
     assert [line["offset"] for line in lines(tmp_path)] == [1, 2]
     assert hook.dropped == 0
     assert len(caplog.records) == 1  # once, not for every try
+
+
+def test_a_record_that_can_t_be_written_costs_itself_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    usual = Formatter.line
+
+    def line(self: Formatter, record: Any) -> bytes:
+        if record.offset == 1:
+            raise TypeError("an odd record")
+        return usual(self, record)
+
+    monkeypatch.setattr(Formatter, "line", line)
+    hook = opened(tmp_path)
+    for number in range(3):
+        hook.after_attempt(attempt(number))
+    hook.close()
+    assert [line["offset"] for line in lines(tmp_path) if line["kind"] == "attempt"] == [0, 2]
+    assert hook.dropped == 1
+    assert "an odd record" in caplog.text
+
+
+def test_whatever_fails_in_the_writer_telemetry_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread ended, and all that came later was dropped in silence."""
+    usual, failed = LineFiles.write, threading.Event()
+
+    def write(self: LineFiles, given: list[bytes]) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("not of the disk")
+        usual(self, given)
+
+    monkeypatch.setattr(LineFiles, "write", write)
+    hook = opened(tmp_path)
+    hook.after_attempt(attempt(1))
+    assert failed.wait(10)
+    hook.after_attempt(attempt(2))
+    hook.close()
+    assert [line["offset"] for line in lines(tmp_path) if line["kind"] == "attempt"] == [2]
+    assert hook.dropped == 1
+    assert "telemetry failed, and goes on" in caplog.text
 
 
 def test_what_does_not_fit_is_dropped_counted_and_told_in_the_file(

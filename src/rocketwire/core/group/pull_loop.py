@@ -12,6 +12,7 @@ take the last pull after the last commit, and a group that was stopped would beg
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
@@ -64,7 +65,9 @@ def keep_pulling(group: Group, held: ProcessQueue, loop: int) -> Op[None]:
         except ClientClosedError:
             return
         except Exception as error:  # noqa: BLE001 - whatever came, the queue must go on
-            rest = _bear(group, held, error, rest)
+            before, rest = rest, _LONG_REST
+            with suppress(Exception):  # a log may fail, too
+                rest = _bear(group, held, error, before)
 
 
 def _bear(group: Group, held: ProcessQueue, error: Exception, rest: float) -> float:

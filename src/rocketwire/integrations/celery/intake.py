@@ -69,6 +69,8 @@ class Intake:
         except RocketMQError as error:
             self._held.pop(tag, None)
             _log.warning("a message of %s was lost to another worker: %s", message.topic, error)
+        except Exception:  # noqa: BLE001 - the others must be kept, and this one again
+            _log.exception("a message of %s can't be kept just now", message.topic)
 
     def ack(self, tag: str) -> None:
         """Be done with a message.
