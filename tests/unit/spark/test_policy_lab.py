@@ -409,3 +409,9 @@ def test_names_of_policies_at_one_place_are_one_label() -> None:
     assert ">java4, off<" in drawn
     # To the right of its mark it would leave the drawing.
     assert 'class="dot-name before"' in drawn
+
+
+def test_a_label_stands_beside_all_marks_that_it_names() -> None:
+    drawn = _dot_names([("recorded", 0.40, 0.45, 0.0), ("java4", 0.44, 0.85, 0.0)])
+    assert 'class="dot-name before" style="left:40.00%' in drawn
+    assert ">recorded, java4<" in drawn

@@ -61,11 +61,13 @@ def _dot_names(names: Sequence[tuple[str, float, float, float]]) -> str:
     """The names of policies beside their marks; those at one place are one label."""
     groups: list[tuple[list[str], float, float, float]] = []
     for name, left, right, up in names:
-        near = [g for g in groups if abs(g[1] - left) < _NEAR[0] and abs(g[3] - up) < _NEAR[1]]
-        if near:
-            near[0][0].append(name)
-        else:
+        place = next((n for n, g in enumerate(groups) if _is_near(g[1:], left, up)), None)
+        if place is None:
             groups.append(([name], left, right, up))
+        else:
+            found, first, last, level_up = groups[place]
+            # Beside all of their marks, not over one of them.
+            groups[place] = ([*found, name], min(first, left), max(last, right), level_up)
     # A name stands on the side of its mark where there is more room for it.
     return "".join(
         label(", ".join(found), "dot-name before", left=left, bottom=up, room=left)
@@ -73,6 +75,11 @@ def _dot_names(names: Sequence[tuple[str, float, float, float]]) -> str:
         else label(", ".join(found), "dot-name", left=right, bottom=up, room=1 - right)
         for found, left, right, up in groups
     )
+
+
+def _is_near(group: tuple[float, float, float], left: float, up: float) -> bool:
+    first, last, level_up = group
+    return first - _NEAR[0] < left < last + _NEAR[0] and abs(level_up - up) < _NEAR[1]
 
 
 def incident(chosen: Incident, results: Mapping[str, Bounds], clock: Clock) -> str:
