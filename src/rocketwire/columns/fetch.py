@@ -276,6 +276,9 @@ class _BrokerReader:
         reply, code = answer.reply, answer.reply.code
         if code == ResponseCode.SUCCESS:
             next_offset, delta = next_offset_of(reply)
+            if not len(answer.body):
+                self._go_on(cursor, offset, next_offset)
+                return
             cursor.answered(
                 offset, next_offset, answer.body, offset_delta=delta, slab=answer.slab, at=answer.at
             )

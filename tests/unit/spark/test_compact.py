@@ -72,6 +72,37 @@ def test_what_came_before_a_crash_is_brought_back_by_the_next_run(archive, tmp_p
     assert not (tmp_path / ".lake.compacting").exists()
 
 
+@pytest.mark.parametrize("error", [OSError("input/output error"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("step", ["bring_to_disk", "_bring_back"])
+def test_what_came_late_outlives_whatever_goes_wrong_after_the_exchange(
+    archive, tmp_path, monkeypatch, step, error
+):
+    """The old folder was deleted on the way out, with a file in it that only it had."""
+    day = archive("t", "a.parquet", 1)
+    archive("t", "b.parquet", 2)
+    exchange, is_exchanged = compacting._exchange, []
+    usual = getattr(compacting, step)
+
+    def late(one, other):
+        archive("t", "late.parquet", 3)
+        is_exchanged.append(exchange(one, other))
+        return True
+
+    def fail(*given):
+        if is_exchanged:
+            raise error
+        return usual(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compacting, "_exchange", late)
+        patch.setattr(compacting, step, fail)
+        with pytest.raises(type(error)):
+            compact(tmp_path / "lake")
+    compact(tmp_path / "lake")
+    assert ids(day) == [1, 2, 3]
+    assert not (tmp_path / ".lake.compacting").exists()
+
+
 def test_only_the_days_of_own_topics_are_touched(archive, tmp_path):
     mine = archive("mine", "a.parquet", 1)
     archive("mine", "b.parquet", 2)
@@ -101,6 +132,7 @@ def test_the_new_files_are_on_disk_before_the_originals_go(archive, tmp_path, mo
     before = done[: done.index("exchange")]
     assert any(name.endswith(".parquet") for name in before)
     assert any(name.endswith("date=2020-01-01") for name in before)
+    assert any(name.endswith(".compacted") for name in before)
     assert any(name.endswith("topic=t") for name in done[done.index("exchange") :])
 
 

@@ -84,6 +84,7 @@ def _compact_day(day: Path, workshop: Path) -> int:
     except OSError as error:
         _log.warning("%s is not compacted: no folder can be made beside it (%s)", day, error)
         return 0
+    may_hold_others = False
     try:
         made = _join(small, making)
         for path in files:
@@ -96,13 +97,18 @@ def _compact_day(day: Path, workshop: Path) -> int:
         listed = {path.name for path in files}
         bring_to_disk(making)
         (day / _LISTED).write_text("\n".join(sorted(listed)), encoding="utf-8")
+        bring_to_disk(day / _LISTED)
+        may_hold_others = True
         if not _exchange(making, day):
+            may_hold_others = False
             (day / _LISTED).unlink()
             return 0
         bring_to_disk(day.parent)
         _bring_back(making, day, listed)
+        may_hold_others = False
     finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+        if not may_hold_others:  # else the next run looks first
+            shutil.rmtree(workshop, ignore_errors=True)
     return len(small) - made
 
 
