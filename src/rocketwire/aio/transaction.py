@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from types import TracebackType
-from typing import Any, Self
+from typing import Final, Self, cast
 
 from rocketwire.aio.awaited_send import AwaitedSend
 from rocketwire.aio.compressing import Compressor
 from rocketwire.aio.driver import Driver
 from rocketwire.aio.in_flight import InFlightLimit
-from rocketwire.core.effects import Op
-from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.aio.waiter import Waiter
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
-from rocketwire.core.sending.transactions import TransactionSteps
-from rocketwire.errors import TransactionError
-from rocketwire.message import Message, SendResult, TransactionState
+from rocketwire.core.sending.transactions import Decision, TransactionSteps
+from rocketwire.errors import LocalProtocolError, RocketMQError, TransactionError
+from rocketwire.message import Message, TransactionState
+from rocketwire.wire.codes import ResponseCode
+from rocketwire.wire.command import Reply
+
+_SUCCESS: Final = ResponseCode.SUCCESS
 
 
 class AsyncTransaction(TransactionSteps):
@@ -57,26 +60,24 @@ class AsyncTransaction(TransactionSteps):
                 attempt = self._begin(SendMode.ASYNC)
         else:
             attempt = self._begin(SendMode.ASYNC)
-        self._prepared(await self._send(attempt))
-        if self._is_unsafe:
-            await self.rollback()
-            raise self._unsafe()
-        return self
-
-    async def _send(self, attempt: SendAttempt) -> SendResult:
-        # As ``AsyncProducer.send`` waits, where a further coroutine would cost every send something.
+        # As ``AsyncProducer.send`` waits; a further coroutine would cost every transaction something.
         driver, in_flight = self._driver, self._in_flight
         waiter = AwaitedSend(attempt, driver.loop.create_future())
         waiter.begin(driver)
         in_flight.awaited += 1
         try:
-            return await waiter.future
+            result = await waiter.future
         finally:
             in_flight.awaited -= 1
             if in_flight.has_waiters:
                 in_flight.look_around()
             if not waiter.is_over:
                 waiter.give_up()
+        self._prepared(result)
+        if self._is_unsafe:
+            await self.rollback()
+            raise self._unsafe()
+        return self
 
     async def __aexit__(
         self,
@@ -98,7 +99,7 @@ class AsyncTransaction(TransactionSteps):
             TransactionError: the broker has not confirmed it. The state is ``UNKNOWN`` then, and
                 the checkers of the group decide.
         """
-        return await self._carry_out(self._end(TransactionState.COMMITTED))
+        return await self._tell(TransactionState.COMMITTED)
 
     async def rollback(self) -> TransactionState:
         """Have the message dropped. Cancelling the wait does not stop it.
@@ -112,23 +113,73 @@ class AsyncTransaction(TransactionSteps):
         """
         wanted = TransactionState.ROLLED_BACK
         if self._result is None or self._state is not TransactionState.OPEN:
-            return await self._carry_out(self._end(wanted))
+            return await self._tell(wanted)
         with contextlib.suppress(TransactionError):
-            await self._carry_out(self._end(wanted))
+            await self._tell(wanted)
         return self._state
 
-    async def _carry_out(self, operation: Op[TransactionState]) -> TransactionState:
-        """Run a decision to its end, even if the caller does not wait so long."""
-        future: asyncio.Future[Any] = self._driver.loop.create_future()
+    def _tell(self, wanted: TransactionState) -> asyncio.Future[TransactionState]:
+        """Tell the broker a decision, to the end, even if the caller does not wait so long."""
+        future: asyncio.Future[TransactionState] = self._driver.loop.create_future()
+        decision = self._decide_on(wanted)
+        if decision is None:
+            future.set_result(wanted)
+        else:
+            AwaitedDecision(self._driver, decision, future).begin()
+        return future
 
-        def ended(result: object, error: Exception | None) -> None:
-            if future.cancelled():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
 
-        self._driver.start(operation, ended)
-        state: TransactionState = await future
-        return state
+class AwaitedDecision(Waiter):
+    """A decision under way, whose caller awaits ``future``, or has gone."""
+
+    __slots__ = ("_decision", "_driver", "_future")
+
+    def __init__(
+        self, driver: Driver, decision: Decision, future: asyncio.Future[TransactionState]
+    ) -> None:
+        self._driver = driver
+        self._decision = decision
+        self._future = future
+        self.connection = None
+        self.issued = 0.0
+        self.takes_frame = False
+
+    @property
+    def owner(self) -> object:
+        """The driver that it was begun on."""
+        return self._driver
+
+    def begin(self) -> None:
+        """Write it, or run its operation if it can't be written now."""
+        driver, decision = self._driver, self._decision
+        connection = driver.connections.get(decision.address)
+        if connection is not None and connection.is_ready:
+            try:
+                if connection.issue(self, decision.request, decision.deadline, None):
+                    return
+            except LocalProtocolError:  # the operation tells it
+                pass
+        driver.start(decision.operation(), self._ended)
+
+    def resume(self, value: object) -> None:
+        """An answer has come."""
+        if cast("Reply", value).code == _SUCCESS:
+            self._ended(self._decision.confirmed(), None)
+        else:
+            self._go_on(value)
+
+    def fail(self, error: RocketMQError) -> None:
+        """There will be no answer."""
+        self._go_on(error)
+
+    def _go_on(self, value: object) -> None:
+        self._driver.make_run(self._decision.operation(), self._ended).take_over(value)
+
+    def _ended(self, state: TransactionState | None, error: Exception | None) -> None:
+        future = self._future
+        if future.done():  # the caller was cancelled
+            return
+        if error is None:
+            future.set_result(cast("TransactionState", state))
+        else:
+            future.set_exception(error)

@@ -107,6 +107,11 @@ class RouteTable:
         known = list(self._addresses.items())
         return {broker: by_id[MASTER_ID] for broker, by_id in known if MASTER_ID in by_id}
 
+    def master_of(self, broker: str) -> str | None:
+        """The address of a broker's master, if it has one."""
+        found = self._addresses.get(broker)
+        return None if found is None else found.get(MASTER_ID)
+
     def addresses_of(self, broker: str) -> dict[int, str]:
         """All addresses of a broker by id; 0 is the master."""
         return dict(self._addresses.get(broker, {}))

@@ -167,7 +167,7 @@ class Reply:
         (mark,) = _mark.unpack_from(frame)
         if layout is not None and mark < _BINARY_MARK:
             self._end = end = 4 + mark
-            number = layout.stored_number(frame) if end == len(frame) else 0
+            number = layout.stored_number(frame) if layout.has_place and end == len(frame) else 0
             if number:  # the values are looked at when they are asked for
                 self._match = self._ext = None
                 self.code = layout.code

@@ -176,12 +176,24 @@ def decode_offset_message_id(
     return OffsetId(host_text(host), port, offset)
 
 
+#: Of an offset id with an IPv4 address: its last bits, and those that no id has.
+_OFFSET: Final = 0x7FFFFFFFFFFFFFFF
+_IMPOSSIBLE: Final = 0xFFFF0000_8000000000000000
+
+
 def log_offset_in(text: str) -> int:
     """The offset in the commit log that an offset id names.
 
     Raises:
         RemoteProtocolError: it is no offset id.
     """
+    if len(text) == 32 and text.isascii() and text.isalnum():  # as of nearly all brokers
+        try:
+            number = int(text, 16)
+        except ValueError:
+            number = -1
+        if number & _IMPOSSIBLE == 0:
+            return number & _OFFSET
     return _split_offset_id(text, RemoteProtocolError)[2]
 
 

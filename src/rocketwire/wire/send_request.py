@@ -76,7 +76,7 @@ class SendTemplate:
     the 8 µs that encoding a header field by field costs.
     """
 
-    __slots__ = ("_by_flags", "_fields", "_usual", "code", "usual")
+    __slots__ = ("_by_flags", "_fields", "_unusual", "_usual", "code", "usual")
 
     def __init__(self, fields: dict[str, str]) -> None:
         self._fields = fields
@@ -89,9 +89,8 @@ class SendTemplate:
         self._usual = self._rest(0, 0)
         #: For most messages: the request code, the fields behind the properties, and the size of
         #: all fields without the properties' text.
-        self.usual: Final = (
-            int(self.code), self._usual, _BORN_SIZE + _PROPERTIES_HEAD + len(self._usual),
-        )  # fmt: skip
+        self.usual: Final = self._start_of(self._usual)
+        self._unusual: dict[tuple[int, int], tuple[int, bytes, int]] = {}
 
     def head(
         self,
@@ -132,6 +131,19 @@ class SendTemplate:
             request_flag, 0, ext, _BORN_FIELD, born, _PROPERTIES_FIELD, size,
         )  # fmt: skip
         return b"".join((start, properties, rest))
+
+    def for_flags(self, system_flag: int, flag: int) -> tuple[int, bytes, int]:
+        """As ``usual``, for a message with flags."""
+        found = self._unusual.get((system_flag, flag))
+        if found is None:
+            if len(self._unusual) > 64:
+                self._unusual.clear()
+            found = self._start_of(self._rest(system_flag, flag))
+            self._unusual[system_flag, flag] = found
+        return found
+
+    def _start_of(self, rest: bytes) -> tuple[int, bytes, int]:
+        return int(self.code), rest, _BORN_SIZE + _PROPERTIES_HEAD + len(rest)
 
     def _rest(self, system_flag: int, flag: int) -> bytes:
         if len(self._by_flags) > 64:
@@ -178,13 +190,7 @@ def encode_sends(
     for send in sends:
         target, properties, body = send.target, send.properties, send.body
         template, size = None if target is None else target.template, len(properties)
-        if (
-            template is None
-            or send.system_flag
-            or send.flag
-            or not size
-            or len(body) > _SURELY_FITS
-        ):
+        if template is None or not size or len(body) > _SURELY_FITS:
             try:
                 head = send.head(opaque)
             except LocalProtocolError as error:
@@ -195,7 +201,10 @@ def encode_sends(
                 add_size(len(head) + len(body))
         else:
             # What ``head`` does for most messages, without its call.
-            code, rest, ext = template.usual
+            flags = send.system_flag or send.flag
+            code, rest, ext = (
+                template.for_flags(send.system_flag, send.flag) if flags else template.usual
+            )
             ext += size
             total = _START + ext + len(body)
             add((

@@ -16,6 +16,15 @@ from rocketwire.wire.headers import end_transaction
 
 #: Topics on brokers whose constant fields are kept.
 _MOST_KEPT: Final = 1000
+#: The fields that change, each with four bytes for its size: numbers are short, and ids below 64 KiB.
+_FORM: Final = (
+    b"%b"
+    b"\x00\x14tranStateTableOffset\x00\x00\x00%c%b"
+    b"\x00\x0fcommitLogOffset\x00\x00\x00%c%b"
+    b"\x00\x10commitOrRollback\x00\x00\x00%c%b"
+    b"\x00\x05msgId\x00\x00%c%c%b"
+    b"\x00\x0dtransactionId\x00\x00%c%c%b"
+)
 _CHANGING: Final = frozenset(
     {"tranStateTableOffset", "commitLogOffset", "commitOrRollback", "msgId", "transactionId"}
 )
@@ -53,20 +62,11 @@ class TransactionEnd(EncodedRequest):
         at, log = b"%d" % queue_offset, b"%d" % commit_log_offset
         word = b"%d" % decision
         unique, own = message_id.encode(), transaction_id.encode()
-        super().__init__(
-            b"".join((
-                _constant(group, topic, broker),
-                b"\x00\x14tranStateTableOffset", _size(at), at,
-                b"\x00\x0fcommitLogOffset", _size(log), log,
-                b"\x00\x10commitOrRollback", _size(word), word,
-                b"\x00\x05msgId", _size(unique), unique,
-                b"\x00\x0dtransactionId", _size(own), own,
-            ))
+        # What EncodedRequest.__init__ does, without its call.
+        self._ext = _FORM % (
+            _constant(group, topic, broker), len(at), at, len(log), log, len(word), word,
+            len(unique) >> 8, len(unique) & 0xFF, unique, len(own) >> 8, len(own) & 0xFF, own,
         )  # fmt: skip
-
-
-def _size(value: bytes) -> bytes:
-    return len(value).to_bytes(4, "big")
 
 
 @lru_cache(_MOST_KEPT)

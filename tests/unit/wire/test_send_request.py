@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from rocketwire import LocalProtocolError
 from rocketwire.wire.codes import CLIENT_VERSION, Language, RequestCode
 from rocketwire.wire.command import ONEWAY, Command, decode_command, encode_command
 from rocketwire.wire.framing import MAX_FRAME
-from rocketwire.wire.send_request import SendTemplate, born_digits, send_fields
+from rocketwire.wire.send_request import SendTemplate, born_digits, encode_sends, send_fields
 
 _BORN = 1_700_000_000_123
 
@@ -87,3 +89,37 @@ def test_a_request_that_no_broker_takes_is_refused() -> None:
     assert _head(template, body=bytes(room))
     with pytest.raises(LocalProtocolError, match="fit into a frame"):
         _head(template, body=bytes(room + 1))
+
+
+class _Send:
+    """A send request, as an attempt is one."""
+
+    code = int(RequestCode.SEND_MESSAGE_V2)
+
+    def __init__(
+        self, template: SendTemplate, system_flag: int, flag: int, properties: bytes
+    ) -> None:
+        self.target = SimpleNamespace(template=template)
+        self.system_flag, self.flag, self.properties = system_flag, flag, properties
+        self.born, self.body = born_digits(_BORN), b"body"
+
+    def head(self, opaque: int, flag: int = 0) -> bytes:
+        return self.target.template.head(
+            opaque, flag, self.system_flag, self.flag, self.born, self.properties, len(self.body)
+        )
+
+
+def test_requests_written_together_are_those_that_are_written_alone() -> None:
+    template = SendTemplate(_fields())
+    kinds = [
+        (system_flag, flag, properties)
+        for system_flag in (0, 1, 4, 5)
+        for flag in (0, -1, *range(70))  # more than are kept
+        for properties in (b"", b"KEYS\x01k\x02")
+    ]
+    sends = [_Send(template, *kind) for kind in (*kinds, *kinds)]
+    pieces, sizes, errors = encode_sends(sends, 7)
+    alone = [send.head(7 + place) + send.body for place, send in enumerate(sends)]
+    assert b"".join(pieces) == b"".join(alone)
+    assert sizes == [len(request) for request in alone]
+    assert errors == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from rocketwire.core.sending.attempt import MessageIds, SendAttempt, as_texts
 from rocketwire.message import MessageQueue, SendResult, SendStatus
@@ -22,6 +22,8 @@ _STATUS = {
 
 #: What is kept of an attempt and its answer.
 _Answered: TypeAlias = tuple[Reply | bytes, MessageIds | bytes, MessageQueue, bool]
+#: What the end of a transaction needs of an answer.
+_HALF: Final = ("queueOffset", "msgId", "transactionId")
 #: How the answer that was read last is written: the next one probably is, too.
 _seen: list[Layout | None] = [None]
 
@@ -96,17 +98,12 @@ def half_place(result: SendResult) -> HalfPlace:
     if layout is not None and result._read is result_fields:  # noqa: SLF001 - made by us
         frame, ids, _, _ = cast("_Answered", result._given)  # noqa: SLF001
         if type(frame) is bytes and type(ids) is bytes and layout.has_place and not layout.code:
-            match = layout.match(frame, 4)
-            if match is not None and int.from_bytes(frame[:4], "big") == len(frame) - 4:
-                fields = dict(zip(layout.fields, match.groups(), strict=False))
-                message_id = (fields.get("batchUniqId") or b"").decode() or id_of(ids)
-                return HalfPlace(
-                    True,  # noqa: FBT003 - as every answer with this code
-                    int(fields["queueOffset"]),
-                    fields["msgId"].decode(),
-                    message_id,
-                    (fields.get("transactionId") or b"").decode() or message_id,
-                )
+            match, groups = layout.match(frame, 4), layout.groups_of(_HALF)
+            if match is not None and groups and int.from_bytes(frame[:4], "big") == len(frame) - 4:
+                offset, place, own = match.group(*groups)
+                if own and "batchUniqId" not in layout.fields:
+                    # True, as every answer with this code.
+                    return HalfPlace(True, int(offset), place.decode(), id_of(ids), own.decode())  # noqa: FBT003
     return HalfPlace(
         result.status is SendStatus.OK,
         result.offset,

@@ -7,7 +7,8 @@ means, and which steps may follow which. A shell carries the steps out.
 from __future__ import annotations
 
 import logging
-from typing import Final
+from functools import lru_cache
+from typing import Final, cast
 
 from rocketwire.core.effects import Invoke, Op, sleep, wait
 from rocketwire.core.lookup import locate_topic, proxy_in_the_way
@@ -35,7 +36,6 @@ from rocketwire.wire.codes import RequestCode, ResponseCode, SystemFlag, error_f
 from rocketwire.wire.command import Reply, Request
 from rocketwire.wire.headers import end_transaction
 from rocketwire.wire.message_id import log_offset_in
-from rocketwire.wire.route import MASTER_ID
 from rocketwire.wire.send_properties import half_fields
 from rocketwire.wire.transaction_end import TransactionEnd
 
@@ -44,6 +44,9 @@ _log = logging.getLogger("rocketwire.producer")
 #: Tries of a decision that could not be written, and the pause between them.
 _TRIES: Final = 3
 _PAUSE: Final = 0.1
+_COMMIT: Final = int(DECISIONS[TransactionState.COMMITTED])
+_ROLLBACK: Final = int(DECISIONS[TransactionState.ROLLED_BACK])
+_half_fields = lru_cache(maxsize=1000)(half_fields)
 _IN_WORDS: Final = {
     TransactionState.COMMITTED: "commit",
     TransactionState.ROLLED_BACK: "rollback",
@@ -185,9 +188,9 @@ class TransactionSteps:
         """
         if self._attempt is not None:
             raise TransactionError("a transaction begins once: make a new one", self._state)
-        attempt = self._attempt = self._sender.start_here(
-            self._message, mode, timeout=self._timeout
-        )
+        # None where it is the usual time, which is not looked at again.
+        limit = None if self._timeout == self._sender.timeout else self._timeout
+        attempt = self._attempt = self._sender.start_here(self._message, mode, timeout=limit)
         try:
             self._make_half(attempt)
         except BaseException:  # an interrupt may come at any moment
@@ -197,7 +200,7 @@ class TransactionSteps:
 
     def _make_half(self, attempt: SendAttempt) -> None:
         """Turn an attempt into that of a half message."""
-        added = half_fields(self._sender.group)
+        added = _half_fields(self._sender.group)
         attempt.properties = with_added(attempt.properties, added, "those of the transaction")
         attempt.system_flag |= SystemFlag.TRANSACTION_PREPARED
         # One that may be stored is not sent again: the broker would ask for its orphan, too, and a
@@ -249,23 +252,27 @@ class TransactionSteps:
         Raises:
             TransactionError: the broker has not confirmed it, or another was made before.
         """
-        result = self.result
+        decision = self._decide_on(wanted)
+        return wanted if decision is None else (yield from decision.operation())
+
+    def _decide_on(self, wanted: TransactionState) -> Decision | None:
+        """What a shell tells the broker; None if there is nothing to tell, because it is so already.
+
+        Raises:
+            TransactionError: another decision was made before, or it can't be told, because the answer
+                to the half message makes no sense.
+        """
         if self._state is wanted:
-            return wanted
-        if self._state is not TransactionState.OPEN:
+            return None
+        if self._result is None or self._state is not TransactionState.OPEN:
+            result = self.result
             raise TransactionError(self._too_late(wanted), self._state, result)
         # From the first byte on nobody knows, until the answer is there.
         self._state = TransactionState.UNKNOWN
         try:
-            reply = yield from self._ask(wanted)
+            return Decision(self, wanted)
         except RocketMQError as error:
             raise self._unconfirmed(wanted, error) from error
-        if reply.code != ResponseCode.SUCCESS:
-            asked = RequestCode.END_TRANSACTION
-            refusal = error_for(reply.code, reply.remark, self._broker, asked=asked)
-            raise self._unconfirmed(wanted, refusal) from refusal
-        self._state = wanted
-        return wanted
 
     @property
     def _broker(self) -> str:
@@ -291,37 +298,12 @@ class TransactionSteps:
         )
         return TransactionError(text, TransactionState.UNKNOWN, self._result)
 
-    def _ask(self, wanted: TransactionState) -> Op[Reply]:
-        """Send a decision; again only where none of it has left.
-
-        A second commit after one that arrived would deliver the message twice.
-        """
-        instance, target, place = self._sender.instance, self._target, self._place
-        assert target is not None
-        assert place is not None
-        deadline = instance.clock() + self._timeout
-        request = self._request(wanted)
-        tries = _TRIES
-        while True:
-            tries -= 1
-            address = instance.routes.addresses_of(target.broker).get(MASTER_ID, target.address)
-            try:
-                reply: Reply = yield Invoke(address, request, deadline)
-            except TransportError as error:
-                now = instance.clock()
-                if error.written or not tries or now + _PAUSE >= deadline:
-                    raise
-                instance.route_wake_up.wake()
-            else:
-                if reply.code == ResponseCode.SUCCESS:
-                    note_decided(instance, self._sender.group, place.transaction_id)
-                return reply
-            yield from sleep(now + _PAUSE)
-
     def _request(self, wanted: TransactionState) -> Request:
         sender, broker, place = self._sender, self._broker, self._place
         assert place is not None
-        topic, decision = sender.wire_topic(self._message.topic), DECISIONS[wanted]
+        topic = sender.wire_topic(self._message.topic)
+        # Not by a table: looking an enum up costs as much as writing the request.
+        decision = _COMMIT if wanted is TransactionState.COMMITTED else _ROLLBACK
         log_offset = log_offset_in(place.offset_message_id)
         if sender.instance.is_plain:
             return TransactionEnd(
@@ -345,3 +327,73 @@ class TransactionSteps:
             broker=broker,
         )
         return sender.instance.request(RequestCode.END_TRANSACTION, fields)
+
+
+class Decision:
+    """A decision on its way to the broker, as an attempt is of a send.
+
+    A driver writes ``request`` to ``address``. If the answer is a success, the decision is
+    ``confirmed``; with anything else the driver goes on with ``operation``, which stands there.
+    """
+
+    __slots__ = ("_steps", "_wanted", "deadline", "request")
+
+    def __init__(self, steps: TransactionSteps, wanted: TransactionState) -> None:
+        self._steps = steps
+        self._wanted = wanted
+        sender = steps._sender  # noqa: SLF001 - one thing in two classes
+        self.deadline = sender.instance.clock() + steps._timeout  # noqa: SLF001
+        self.request = steps._request(wanted)  # noqa: SLF001
+
+    @property
+    def address(self) -> str:
+        """The master of the half message's broker, as far as is known now."""
+        steps = self._steps
+        target = steps._target  # noqa: SLF001
+        assert target is not None
+        routes = steps._sender.instance.routes  # noqa: SLF001
+        return routes.master_of(target.broker) or target.address
+
+    def confirmed(self) -> TransactionState:
+        """The broker has said so."""
+        steps, wanted = self._steps, self._wanted
+        sender, place = steps._sender, steps._place  # noqa: SLF001
+        assert place is not None
+        note_decided(sender.instance, sender.group, place.transaction_id)
+        steps._state = wanted  # noqa: SLF001
+        return wanted
+
+    def operation(self) -> Op[TransactionState]:
+        """Tell the broker, and wait for its word. The first effect is the request.
+
+        Raises:
+            TransactionError: the broker has not confirmed it.
+        """
+        steps, wanted = self._steps, self._wanted
+        try:
+            reply = yield from self._ask()
+        except RocketMQError as error:
+            raise steps._unconfirmed(wanted, error) from error  # noqa: SLF001
+        if reply.code != ResponseCode.SUCCESS:
+            asked = RequestCode.END_TRANSACTION
+            refusal = error_for(reply.code, reply.remark, steps._broker, asked=asked)  # noqa: SLF001
+            raise steps._unconfirmed(wanted, refusal) from refusal  # noqa: SLF001
+        return self.confirmed()
+
+    def _ask(self) -> Op[Reply]:
+        """Send the decision; again only where none of it has left.
+
+        A second commit after one that arrived would deliver the message twice.
+        """
+        instance, deadline = self._steps._sender.instance, self.deadline  # noqa: SLF001
+        tries = _TRIES
+        while True:
+            tries -= 1
+            try:
+                return cast("Reply", (yield Invoke(self.address, self.request, deadline)))
+            except TransportError as error:
+                now = instance.clock()
+                if error.written or not tries or now + _PAUSE >= deadline:
+                    raise
+                instance.route_wake_up.wake()
+            yield from sleep(now + _PAUSE)

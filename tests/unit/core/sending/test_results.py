@@ -88,6 +88,18 @@ def test_an_answer_without_a_place_is_refused(name) -> None:
 def test_the_offset_in_the_log_is_that_of_the_whole_id() -> None:
     text = PLACE["msgId"]
     assert log_offset_in(text) == decode_offset_message_id(text).offset == 300
-    for wrong in ("", "7F", "x" * 32, "7F00000100002A9FFFFFFFFFFFFFFFFF"):
+    longer = "0" * 30 + "01" + "00002A9F" + "000000000000012C"
+    assert log_offset_in(longer) == decode_offset_message_id(longer).offset == 300
+    assert log_offset_in(text.lower()) == 300
+    wrong_ones = [
+        "",
+        "7F",
+        "x" * 32,
+        "7F00000100002A9FFFFFFFFFFFFFFFFF",
+        "7F00000100012A9F" + "0" * 16,
+    ]
+    for odd in ("_", "+", " ", "-", "\u0663"):
+        wrong_ones += [odd + text[1:], text[:16] + odd + text[17:], text[:-1] + odd]
+    for wrong in wrong_ones:
         with pytest.raises(RemoteProtocolError):
             log_offset_in(wrong)

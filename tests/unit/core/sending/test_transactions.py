@@ -213,3 +213,19 @@ def test_nothing_is_sent_through_a_proxy_that_answers_no_heartbeat():
             transaction(world, timeout=1.0).__enter__()
         assert caught.value.outcome is Outcome.NOT_SENT
     assert world.stored == []
+
+
+@pytest.mark.parametrize("decide", ["commit", "rollback"])
+def test_a_decision_that_can_not_be_told_is_unknown(decide, caplog):
+    world = World()
+    ends = Ends(world)
+    tx = transaction(world).__enter__()
+    tx._place = tx._place._replace(offset_message_id="no such place")
+    if decide == "commit":
+        with pytest.raises(TransactionError, match="no such place"):
+            tx.commit()
+    else:
+        assert tx.rollback() is TransactionState.UNKNOWN
+    assert tx.state is TransactionState.UNKNOWN
+    assert not ends.seen
+    assert "was not confirmed" in caplog.text
