@@ -23,13 +23,13 @@ from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.message_fields import Source, all_properties, hosts_of
 from rocketwire.wire.properties import MAX_PROPERTIES_BYTES
 from rocketwire.wire.record_layout import (
-    BOTH_V6,
     HEADS,
     INNER_BATCH,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD,
+    NOT_PLAIN,
     parts_of,
     picked,
 )
@@ -45,10 +45,11 @@ from rocketwire.wire.stored_message import (
 _unpack_head = picked("size", "magic").unpack_from
 _unpack_start = picked("size", "magic", "queue_offset", "system_flag", "body_length").unpack_from
 _unpack_body = picked("system_flag", "body_length").unpack_from
-#: A body with none of these lies in the record as it is, at its usual place.
-_NOT_PLAIN: Final = SystemFlag.COMPRESSED | BOTH_V6 | INNER_BATCH
 _MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
 _FAR: Final = 2**63 - 1
+#: What the compressed batches of one answer may become together. RocketMQ's clients compress no batch.
+_INFLATED: Final = 8 * 1024 * 1024
+_SHORT: Final = 512
 
 # The slots' own setters: a frozen class refuses everything else, and they cost half of setattr.
 _new = StoredMessage.__new__
@@ -82,7 +83,7 @@ def cut(source: Source, next_offset: int = _FAR) -> Cut:
         size, magic, place, flag, body = _unpack_start(data, position)
         if size < MIN_RECORD:
             break
-        if magic != MAGIC_V1 or flag & _NOT_PLAIN or body > size - MIN_RECORD:
+        if magic != MAGIC_V1 or flag & NOT_PLAIN or body > size - MIN_RECORD:
             if magic not in _MAGICS:
                 break
             flags |= flag
@@ -100,7 +101,11 @@ def cut(source: Source, next_offset: int = _FAR) -> Cut:
             _check_tail(data, position)
         if not messages:
             return Cut([], None)
-        go_on_at = next_offset = messages[-1].offset + 1
+        if len(messages) > 1 and _is_batch(messages[-1]):
+            # How many offsets it takes is told by what follows, which is not there.
+            go_on_at = next_offset = messages.pop().offset
+        else:
+            go_on_at = next_offset = messages[-1].offset + 1
     if flags & INNER_BATCH == INNER_BATCH:  # some have these flags, if not one has both
         messages, stopped = _unwrap_all(messages, next_offset)
         go_on_at = go_on_at if stopped is None else stopped
@@ -142,10 +147,11 @@ def _unwrap_all(
     """Messages in place of the batches among them; what claims to be one and is none stays.
 
     All batches of an answer together become no more than one body may: from the one that is too
-    much on the answer is left, and asked for again.
+    much on the answer is left, and asked for again. A batch that is compressed is looked into only as far
+    as that takes no time: an answer is taken apart while an event loop waits.
     """
     found: list[StoredMessage] = []
-    left = MAX_BODY
+    left, inflated = MAX_BODY, _INFLATED
     # An answer to a look-up has the messages of several queues.
     ends = [
         after.offset if after.queue == message.queue else next_offset
@@ -153,7 +159,11 @@ def _unwrap_all(
     ]
     ends.append(next_offset)
     for message, end in zip(messages, ends, strict=True):
-        inner = _unwrap(message, end)
+        if not _is_batch(message):
+            found.append(message)
+            continue
+        inner, spent = _unwrap(message, end, inflated)
+        inflated -= spent
         if inner is None:
             found.append(message)
             continue
@@ -165,18 +175,26 @@ def _unwrap_all(
     return found, None
 
 
-def _unwrap(message: StoredMessage, end: int) -> list[StoredMessage] | None:
-    """The messages of a batch; None if the record holds none."""
+def _is_batch(message: StoredMessage) -> bool:
     source, position, _, _ = message._record
-    flag, _ = _unpack_body(source.data, position)
-    if flag & INNER_BATCH != INNER_BATCH:
-        return None
+    flag: int = _unpack_body(source.data, position)[0]
+    return flag & INNER_BATCH == INNER_BATCH
+
+
+def _unwrap(message: StoredMessage, end: int, limit: int) -> tuple[list[StoredMessage] | None, int]:
+    """The messages of a batch, None if the record holds none; and what decompressing it took, in bytes."""
+    source, position, size, _ = message._record
+    is_packed = _unpack_body(source.data, position)[0] & SystemFlag.COMPRESSED
     try:
         record, _ = decode_record(source.data, position)
-        records = unwrap_inner_batch(record, end=end - source.delta)
+        records = unwrap_inner_batch(
+            record, end=end - source.delta, limit=limit if is_packed else MAX_BODY
+        )
     except ProtocolError:
-        return None
-    return cut(source.over(b"".join([item.encode() for item in records]))).messages
+        # How far it came is not known; what is short can't have come far.
+        return None, limit if is_packed and size > _SHORT else 0
+    inner = cut(source.over(b"".join([item.encode() for item in records]))).messages
+    return inner, sum(len(item.body) for item in records) if is_packed else 0
 
 
 def messages_in(data: bytes, *, broker: str) -> list[StoredMessage]:

@@ -32,6 +32,7 @@ from rocketwire.wire.record_layout import (
     INNER_BATCH,
     MAGIC_V1,
     MIN_RECORD,
+    NOT_PLAIN,
     OFFSETS,
     parts_of,
     picked,
@@ -137,7 +138,10 @@ class Source:
 def _body(source: Source, message: StoredMessage, position: int, size: int) -> bytes:
     length = message._record[3]  # noqa: SLF001
     if length < 0:
-        return _odd_body(source, message, position, size)[0]
+        flag, length = _unpack_body(source.data, position)
+        # Where a topic is long, the body lies in its usual place all the same.
+        if flag & NOT_PLAIN or not 0 <= length <= size - MIN_RECORD:
+            return _odd_body(source, message, position, size)[0]
     start = position + HEAD_V4_SIZE
     body = source.data[start : start + length]
     message.__dict__["body"] = body

@@ -22,6 +22,8 @@ LONGEST_V1_TOPIC: Final = 127
 #: The system flags that say that a record holds a whole batch: only both of them do.
 INNER_BATCH: Final = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH
 BOTH_V6: Final = SystemFlag.BORN_HOST_V6 | SystemFlag.STORE_HOST_V6
+#: A body with none of these lies in its record as it is, at its usual place.
+NOT_PLAIN: Final = SystemFlag.COMPRESSED | BOTH_V6 | INNER_BATCH
 
 #: How wide a host is: an address and four bytes of port.
 HOST_V4: Final = 8
