@@ -16,6 +16,7 @@ from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
 from rocketwire.columns.schema import select_columns
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
+from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, encode_command
 from rocketwire.wire.stored_message import encode_record
@@ -41,6 +42,8 @@ class Broker:
         self.jump = ResponseCode.PULL_RETRY_IMMEDIATELY
         #: How many bytes are cut from the end of an answer, by its first offset; once each.
         self.cuts: dict[int, int] = {}
+        #: Where a batch of three lies in one record.
+        self.batches: set[int] = set()
         self.pulls: list[int] = []
         self.peer = Peer(self._serve)
 
@@ -75,11 +78,18 @@ class Broker:
         if not there:
             empty = offset < end
             return self.jump if empty else ResponseCode.PULL_NOT_FOUND, ext, b""
-        body = b"".join(
-            encode_record(topic="T", body=b"x" * n, queue_offset=n, properties=b"TAGS\x01x\x02")
-            for n in there
-        )
+        body = b"".join(self._record(n) for n in there)
         return 0, ext, body[: max(50, len(body) - self.cuts.pop(offset, 0))]
+
+    def _record(self, offset: int) -> bytes:
+        for first in self.batches & {offset, offset - 1, offset - 2}:
+            if offset > first:
+                return b""
+            inner = encode_batch([(b"x" * n, b"TAGS\x01x\x02", 0) for n in range(first, first + 3)])
+            return encode_record(topic="T", body=inner, queue_offset=first, system_flag=0xC0)
+        return encode_record(
+            topic="T", body=b"x" * offset, queue_offset=offset, properties=b"TAGS\x01x\x02"
+        )
 
     def _route(self) -> bytes:
         queue = {"brokerName": "b", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
@@ -117,6 +127,18 @@ def test_an_answer_that_is_cut_is_asked_for_again_from_its_cut_on(broker, reader
     assert offsets(reader) == list(range(END))
     broker.cuts = {0: size, 16: size, 32: size}
     assert [m.offset for m in reader.read("T")] == list(range(END))
+
+
+@pytest.mark.parametrize("columns", [["queueOffset"], ["queueOffset", "body"]], ids=str)
+def test_a_batch_before_a_cut_is_read_once_and_whole(broker, reader, columns):
+    broker.batches = {12}
+    broker.cuts = {8: 20}
+    found = read_table(reader, "T", columns=columns).to_pylist()
+    assert [row["queueOffset"] for row in found] == list(range(END))
+    if "body" in columns:
+        assert [len(row["body"]) for row in found] == list(range(END))
+    broker.cuts = {8: 20}
+    assert [(m.offset, len(m.body)) for m in reader.read("T")] == [(n, n) for n in range(END)]
 
 
 def test_a_filtered_answer_that_is_cut_is_asked_for_again_too(broker, reader):

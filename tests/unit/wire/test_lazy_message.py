@@ -17,6 +17,7 @@ from rocketwire.stored_message import STORED_FIELDS, StoredMessage, utc_from_ms
 from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.command import RESPONSE, Command, Reply, encode_command
+from rocketwire.wire.compression import decompress
 from rocketwire.wire.lazy_message import (
     broker_property,
     grown_by,
@@ -156,6 +157,44 @@ def test_batches_within_one_record_are_unwrapped():
     flag = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH
     found = receive_all(pulled(record(5, body, system_flag=flag)))
     assert [(m.offset, m.body) for m in found.messages] == [(5, b"one"), (6, b"two")]
+
+
+def test_a_batch_before_a_record_that_is_cut_is_asked_for_again():
+    """It takes the offsets up to the next record. Taken for one offset, it was handed over raw, and its first message lost."""
+    flags = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH
+    batch = encode_batch([(b"one", b"", 0), (b"two", b"", 0), (b"three", b"", 0)])
+    records = [record(0), record(1, batch, system_flag=flags), record(4)]
+    whole = receive_all(pulled(*records, nextBeginOffset="5"))
+    assert [m.body for m in whole.messages] == [b"body", b"one", b"two", b"three", b"body"]
+    for kept in (1, 8, 100, len(records[2]) - 1):
+        fetched = receive_all(pulled(*records[:2], records[2][:kept], nextBeginOffset="5"))
+        assert [m.body for m in fetched.messages] == [b"body"]
+        assert fetched.next_offset == 1
+        rest = receive_all(pulled(*records[1:], nextBeginOffset="5"), offset=1)
+        assert [m.offset for m in rest.messages] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("size", [70_000_000, 9_000_000])
+def test_many_compressed_batches_keep_an_event_loop_no_longer_than_one(monkeypatch, size):
+    """Each was decompressed at once, to 64 MiB: an answer of a few KB kept its loop for seconds."""
+    inflated = []
+
+    def counted(body: bytes, flag: int, limit: int) -> bytes:
+        inflated.append(limit)
+        return decompress(body, flag, limit)
+
+    monkeypatch.setattr("rocketwire.wire.stored_message.decompress", counted)
+    flags = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH | 0x301
+    good = zlib.compress(encode_batch([(b"one", b"", 0)]))
+    bomb = zlib.compress(bytes(size))
+    records = [record(0, good, system_flag=flags)]
+    records += [record(n, bomb, system_flag=flags) for n in range(1, 8)]
+    messages = receive_all(pulled(*records, nextBeginOffset="8")).messages
+    assert [m.offset for m in messages] == list(range(8))
+    assert messages[0].body == b"one"
+    assert all("marked as a batch" in m.undecodable for m in messages[1:])
+    assert len(inflated) == 8
+    assert sum(inflated[1:]) <= 8 * 1024 * 1024
 
 
 def test_an_answer_to_a_look_up_has_batches_of_several_queues():
