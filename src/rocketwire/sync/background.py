@@ -20,6 +20,7 @@ from rocketwire.core.instance import Instance
 from rocketwire.core.sending.broker_requests import answer
 from rocketwire.errors import ClientClosedError, SendFailedError
 from rocketwire.message import SendResult
+from rocketwire.sync.turns import Turns
 from rocketwire.system.latch import Latch
 from rocketwire.system.lone_thread import LoneThread
 
@@ -46,12 +47,14 @@ class Errand(Generic[T]):
     """What a thread waits for that the background does.
 
     Args:
+        turns: those of the background.
         delays_end: whether a shutdown waits for it.
     """
 
-    __slots__ = ("_delays_end", "_error", "_latch", "_result")
+    __slots__ = ("_delays_end", "_error", "_latch", "_result", "_turns")
 
-    def __init__(self, *, delays_end: bool) -> None:
+    def __init__(self, turns: Turns, *, delays_end: bool) -> None:
+        self._turns = turns
         self._delays_end = delays_end
         self._latch = Latch()
         self._result: T | None = None
@@ -61,7 +64,7 @@ class Errand(Generic[T]):
         """It has ended; only the first end counts."""
         if not self._latch.is_open:
             self._result, self._error = result, error
-            self._latch.open()
+            self._turns.let_go_on(self._latch)
 
     @property
     def delays_end(self) -> bool:
@@ -71,6 +74,7 @@ class Errand(Generic[T]):
     def wait(self) -> T:
         """What came of it."""
         self._latch.wait()
+        self._turns.pass_on()
         if self._error is not None:
             raise self._error
         return cast("T", self._result)
@@ -90,6 +94,7 @@ class Background:
         self._errands: set[Errand[Any] | RelayedSend] = set()
         self._inbox: deque[tuple[Op[Any], _Done] | SingleDelivery | RelayedSend] = deque()
         self._is_called = False
+        self._turns = Turns(self._call_for_all)
         self._failure: Exception | None = None
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -119,13 +124,20 @@ class Background:
             SendFailedError: the client is not running.
             ClientClosedError: it was shut down meanwhile.
         """
-        errand: Errand[T] = Errand(delays_end=delays_end)
+        errand: Errand[T] = Errand(self._turns, delays_end=delays_end)
         try:
             self._errands.add(errand)
-            self.run(operation, errand.done)
+            self._inbox.append((operation, errand.done))
+            if not self._is_called and not self._turns.has_more:
+                self.call()
             return errand.wait()
         finally:
             self._errands.discard(errand)
+
+    def _call_for_all(self) -> None:
+        """The last of several threads that went on one after the other has gone on."""
+        if self._inbox and not self._is_called:
+            self.call()
 
     def send_for(self, send: RelayedSend) -> SendResult:
         """Carry a send out there for the calling thread, which waits for its end.
@@ -134,10 +146,11 @@ class Background:
             SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
             ClientClosedError: the client was shut down meanwhile.
         """
+        send.turns = self._turns
         try:
             self._errands.add(send)
             self._inbox.append(send)
-            if not self._is_called:
+            if not self._is_called and not self._turns.has_more:
                 self.call()
             return send.wait()
         except BaseException:
@@ -276,6 +289,7 @@ class Background:
             self._failure = error
         finally:
             self._is_over = True
+            self._turns.end()
             self._refuse_all()
             for errand in list(self._errands):
                 errand.done(None, ClientClosedError("the client was shut down meanwhile"))
@@ -287,6 +301,7 @@ class Background:
         from rocketwire.aio.upkeep import Upkeep
 
         self._loop = asyncio.get_running_loop()
+        self._turns.begin(self._loop)
         self._stop_event = asyncio.Event()
         driver = self._driver = Driver(self._config, clock=self._instance.clock)
         # Probes and heartbeats have connections of their own: what a busy sender queues up must

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rocketwire.aio.waiter import SendWaiter
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.message import SendResult
+from rocketwire.sync.turns import Turns
 from rocketwire.system.latch import Latch
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 class RelayedSend(SendWaiter):
     """A send whose caller waits in another thread than the one that writes and reads it."""
 
-    __slots__ = ("_latch", "_outcome")
+    __slots__ = ("_latch", "_outcome", "turns")
+
+    #: Set by the background, before it is handed over.
+    turns: Turns
 
     def __init__(self, attempt: SendAttempt) -> None:
         super().__init__(attempt)
@@ -45,7 +49,7 @@ class RelayedSend(SendWaiter):
 
     def stored(self) -> None:
         """The usual answer is there: the caller reads it."""
-        self._latch.open()
+        self.turns.let_go_on(self._latch)
 
     def done(self, result: SendResult | None, error: Exception | None) -> None:
         """The background has ended; only the first end counts."""
@@ -73,6 +77,7 @@ class RelayedSend(SendWaiter):
             SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
         """
         self._latch.wait()
+        self.turns.pass_on()
         outcome = self._outcome
         if outcome is None:
             return self.read_result()

@@ -1,0 +1,106 @@
+"""Lets threads go on one after the other, when what they waited for came for many at once.
+
+A thread that is woken wants Python's lock first. Of fifty that are woken together one gets it, and the others
+go to sleep a second time, each for as long as all before it take. Here the first wakes the next one, and so on,
+and most find the lock free. What they hand over meanwhile is fetched when the last has gone on, so that it travels
+together: half the changes of thread, and three quarters of the CPU time of a transaction.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from rocketwire.system.latch import Latch
+
+if TYPE_CHECKING:
+    import asyncio
+
+#: If none went on for so many seconds, the next one does: one before it was interrupted, or gets no processor.
+_PATIENCE: Final = 0.002
+
+
+class Turns:
+    """Threads that may go on, in the order in which their answers came.
+
+    Args:
+        at_end: called when the last one has gone on, in its thread.
+    """
+
+    __slots__ = (
+        "_at_end",
+        "_is_under_way",
+        "_is_watched",
+        "_latches",
+        "_loop",
+        "_steps",
+        "_thread",
+    )
+
+    def __init__(self, at_end: Callable[[], None]) -> None:
+        self._at_end = at_end
+        self._latches: deque[Latch] = deque()
+        #: Whether a thread was let go on that has the next one to wake.
+        self._is_under_way = False
+        self._is_watched = False
+        self._steps = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    @property
+    def has_more(self) -> bool:
+        """Whether some are to go on yet; behind the last of them ``at_end`` is called."""
+        return bool(self._latches)
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on answers come on this loop, whose thread this is."""
+        self._loop = loop
+        self._thread = get_ident()
+
+    def end(self) -> None:
+        """The loop runs no more, which its own thread says: nobody waits for a turn."""
+        self._loop = None
+        while self._latches:
+            self.pass_on()
+
+    def let_go_on(self, latch: Latch) -> None:
+        """Open a latch when it is its turn; outside the loop at once."""
+        loop = self._loop
+        if loop is None or get_ident() != self._thread:
+            latch.open()
+            return
+        self._latches.append(latch)
+        if not self._is_under_way:
+            self._is_under_way = True
+            loop.call_soon(self.pass_on)  # behind all answers that were read with this one
+        if not self._is_watched:
+            self._is_watched = True
+            loop.call_later(_PATIENCE, self._watch, self._steps)
+
+    def pass_on(self) -> None:
+        """It is the next one's turn: a thread that was let go on calls it first of all."""
+        self._steps += 1  # two threads may count one step: that it has changed is enough
+        while True:
+            try:
+                latch = self._latches.popleft()
+            except IndexError:
+                self._is_under_way = False
+                # Looked at once more: an answer that came just before that was left to this thread.
+                if not self._latches:
+                    self._at_end()
+                    return
+            else:
+                self._is_under_way = True
+                latch.open()
+                return
+
+    def _watch(self, steps: int) -> None:
+        """See to it that somebody goes on."""
+        self._is_watched = False
+        if self._latches and self._loop is not None:
+            if steps == self._steps:
+                self.pass_on()
+            self._is_watched = True
+            self._loop.call_later(_PATIENCE, self._watch, self._steps)

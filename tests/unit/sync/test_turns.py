@@ -1,0 +1,127 @@
+"""Threads that are let go on one after the other: none is forgotten, whatever becomes of the one before it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+from rocketwire.sync.turns import Turns
+from rocketwire.system.latch import Latch
+
+LIMIT = 20.0
+
+
+class Loop:
+    """Keeps what it is asked to call."""
+
+    def __init__(self) -> None:
+        self.soon: list[Any] = []
+        self.later: list[Any] = []
+
+    def call_soon(self, call: Any, *given: Any) -> None:
+        self.soon.append(lambda: call(*given))
+
+    def call_later(self, _: float, call: Any, *given: Any) -> None:
+        self.later.append(lambda: call(*given))
+
+    def tick(self) -> None:
+        """Call what is to be called soon."""
+        calls, self.soon = self.soon, []
+        for call in calls:
+            call()
+
+    def wait(self) -> None:
+        """Call what is to be called later."""
+        calls, self.later = self.later, []
+        for call in calls:
+            call()
+
+
+def made(count: int) -> tuple[Loop, Turns, list[Latch], list[str]]:
+    loop, ends = Loop(), cast("list[str]", [])
+    turns = Turns(lambda: ends.append("end"))
+    turns.begin(cast("Any", loop))
+    latches = [Latch() for _ in range(count)]
+    for latch in latches:
+        turns.let_go_on(latch)
+    return loop, turns, latches, ends
+
+
+def opened(latches: list[Latch]) -> list[bool]:
+    return [latch.is_open for latch in latches]
+
+
+def test_one_after_the_other_when_all_answers_are_read() -> None:
+    loop, turns, latches, ends = made(3)
+    assert opened(latches) == [False] * 3
+    loop.tick()
+    assert opened(latches) == [True, False, False]
+    turns.pass_on()
+    assert turns.has_more
+    assert opened(latches) == [True, True, False]
+    turns.pass_on()
+    assert opened(latches) == [True] * 3
+    assert not turns.has_more
+    assert ends == []
+    turns.pass_on()
+    assert ends == ["end"]
+
+
+def test_one_that_comes_while_others_go_on_is_the_last_of_them() -> None:
+    loop, turns, latches, ends = made(2)
+    loop.tick()
+    late = Latch()
+    turns.let_go_on(late)
+    assert loop.soon == []
+    turns.pass_on()
+    turns.pass_on()
+    assert opened([*latches, late]) == [True] * 3
+    turns.pass_on()
+    assert ends == ["end"]
+    after = Latch()
+    turns.let_go_on(after)
+    loop.tick()
+    assert after.is_open
+
+
+def test_a_thread_that_wakes_nobody_is_made_up_for() -> None:
+    loop, turns, latches, _ = made(3)
+    loop.tick()  # and the first is interrupted before it wakes the next one
+    loop.wait()
+    assert opened(latches) == [True, False, False]  # there was a step since the answers came
+    loop.wait()
+    assert opened(latches) == [True, True, False]
+    loop.wait()
+    assert opened(latches) == [True] * 3
+    loop.wait()
+    assert loop.later == []
+    after = Latch()
+    turns.let_go_on(after)  # the last one has not said that it is the last
+    for _ in range(2):
+        loop.tick()
+        loop.wait()
+    assert after.is_open
+
+
+def test_those_that_go_on_by_themselves_are_left_alone() -> None:
+    loop, turns, latches, _ = made(4)
+    loop.tick()
+    for count in (2, 3):
+        turns.pass_on()
+        loop.wait()
+        assert opened(latches).count(True) == count
+
+
+def test_at_the_end_and_on_other_threads_nobody_waits_for_a_turn() -> None:
+    _, turns, latches, _ = made(3)
+    other = Latch()
+    thread = threading.Thread(target=turns.let_go_on, args=(other,))
+    thread.start()
+    thread.join(LIMIT)
+    assert other.is_open
+    assert opened(latches) == [False] * 3
+    turns.end()
+    assert opened(latches) == [True] * 3
+    after = Latch()
+    turns.let_go_on(after)
+    assert after.is_open
