@@ -330,7 +330,7 @@ def configuration() -> str:
         (
             "`FaultPolicy()` is on by default; `FaultPolicy.java4()` and `FaultPolicy.java5()` follow "
             "Java's tables, `FaultPolicy.off()` turns it off. As text: `default`, `java4`, `java5`, "
-            "`off`. Every number of the default policy:\n"
+            "`java5-detector`, `off`. Every number of the default policy:\n"
         ),
         _value_table(fault_policy.FaultPolicy),
         "## Tls\n",

@@ -19,7 +19,8 @@ import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
 /**
  * Prints what Apache's own fault strategy decides, one vector of JSON a line.
  *
- * <p>Three kinds: "duration" (how long a latency leaves a broker out), "history" (what several
+ * <p>Four kinds: "duration" (how long a latency leaves a broker out), "table" (the same by tables of the
+ * user's own), "history" (what several
  * reports of one broker come to) and "choice" (which queue is taken, from which index). The same
  * source is compiled against 4.x and 5.x, whose methods differ; reflection finds those that are there.
  */
@@ -28,6 +29,12 @@ public final class FaultVectors {
         0, 1, 49, 50, 51, 99, 100, 549, 550, 551, 999, 1000, 1799, 1800, 1999, 2000, 2999, 3000, 4999,
         5000, 9999, 10000, 14999, 15000, 29999, 30000, 100000};
     private static final long[] SEEN = {2, 70, 300, 600, 1200, 2500, 4000, 7000, 20000};
+    /** Latencies, and for how long each leaves a broker out. */
+    private static final long[][][] TABLES = {
+        {{0, 9000}, {0, 1000}},
+        {{100, 200, 20000}, {0, 5000, 60000}},
+        {{50}, {7000}},
+        {{1, 2000, 3000}, {90000, 4000, 2000}}};
     private static final int WORLDS = 120;
     private static final int HISTORIES = 60;
 
@@ -36,6 +43,7 @@ public final class FaultVectors {
 
     public static void main(String[] arguments) throws Exception {
         durations();
+        tables();
         histories();
         for (int seed = 0; seed < WORLDS; seed++) {
             choices(seed);
@@ -53,6 +61,29 @@ public final class FaultVectors {
                     "ranked", number(item(strategy, "b"), "currentLatency"));
             }
         }
+    }
+
+    private static void tables() throws Exception {
+        for (long[][] table : TABLES) {
+            for (long latency : LATENCIES) {
+                for (boolean isolated : new boolean[] {false, true}) {
+                    MQFaultStrategy strategy = strategy();
+                    strategy.setLatencyMax(table[0]);
+                    strategy.setNotAvailableDuration(table[1]);
+                    report(strategy, "b", latency, isolated, true);
+                    print("table", "latencies", numbers(table[0]), "durations", numbers(table[1]), "latency",
+                        latency, "failed", isolated, "out", out(strategy, "b"));
+                }
+            }
+        }
+    }
+
+    private static List<Object> numbers(long[] values) {
+        List<Object> all = new ArrayList<>();
+        for (long value : values) {
+            all.add(value);
+        }
+        return all;
     }
 
     private static void histories() throws Exception {

@@ -65,6 +65,19 @@ def test_a_latency_leaves_out_for_as_long_as_in_java(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", PRESETS)
+def test_a_table_of_the_users_own_is_read_as_java_reads_it(policy: str) -> None:
+    preset = {"java4": FaultPolicy.java4, "java5": FaultPolicy.java5}[policy]
+    found = of_kind("table", policy)
+    assert len(found) > 200
+    for each in found:
+        pairs = zip(each["latencies"], each["durations"], strict=True)
+        table = [(latency / 1000, duration / 1000) for latency, duration in pairs]
+        lab = FaultLab(preset(latency_table=table))
+        tell(lab, "broker-a", each["latency"], failed=each["failed"])
+        assert left_out(lab, "broker-a") == each["out"], each
+
+
+@pytest.mark.parametrize("policy", PRESETS)
 def test_several_reports_come_to_what_they_come_to_in_java(policy: str) -> None:
     """Java 5 forgets to end an isolation by a good answer; ours ends, and the rest can't be compared."""
     compared = 0
