@@ -20,6 +20,7 @@ from rocketwire.testing.simulation import Task
 from rocketwire.wire.batch import decode_batch
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Command
+from rocketwire.wire.java_hash import hash_index
 from rocketwire.wire.properties import decode_properties_bytes
 
 
@@ -525,6 +526,19 @@ def test_keys_of_a_topic_whose_route_is_not_known_yet_find_their_queues() -> Non
     for key, handle in handles.items():
         assert handle.outcome.queue == alone.world.send(keyed(1, key)).queue
     assert len(shop.world.stored) == len({handle.outcome.queue for handle in handles.values()})
+
+
+def test_keys_of_one_queue_share_a_batch_and_those_of_others_do_not() -> None:
+    shop = Shop(queues=2)
+    handles: dict[int, list[Handle]] = {}
+    for number in range(8):
+        place = hash_index(f"k{number}", 2)
+        handles.setdefault(place, []).append(shop.submit(keyed(number, f"k{number}")))
+    batches = [{handle.batch for handle in found} for found in handles.values()]
+    assert [len(found) for found in batches] == [1, 1]
+    assert batches[0] != batches[1]
+    shop.run()
+    assert len(shop.requests()) == 2
 
 
 def test_keys_move_with_the_route_while_they_wait() -> None:

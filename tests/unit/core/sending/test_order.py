@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from threading import RLock
 
 import pytest
 from tests.unit.core.world import World, decoded
 
-from rocketwire.core.sending.order import KeyOrder
+from rocketwire.core.sending.order import KeyOrder, KeySlot
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.errors import Outcome, SendFailedError, SendTimeoutError
 from rocketwire.message import Message
@@ -107,11 +109,12 @@ def test_the_line_does_not_eat_the_time_of_submitted_messages() -> None:
 
 def test_a_blocking_send_waits_in_line_no_longer_than_its_timeout() -> None:
     world = World(1)
+    world.clock.advance(100.0)
     world.send()
     world.brokers["broker-a"].break_now(Hang())
     submit(world, keyed(0), timeout=10.0)
     began = world.clock()
-    with pytest.raises(SendTimeoutError, match="not sent"):
+    with pytest.raises(SendTimeoutError, match=r"not sent: .* is under way \(no attempt, 1\.0 s\)"):
         world.send(keyed(1), timeout=1.0)
     assert world.clock() - began == pytest.approx(1.0)
 
@@ -204,3 +207,55 @@ def test_the_last_of_a_key_is_the_one_behind_which_none_waits() -> None:
     order.leave(first)
     order.leave(second)
     assert not order.is_last(second)
+
+
+def test_a_send_in_the_midst_of_one_of_its_key_in_the_same_thread_waits_for_that_thread() -> None:
+    order = KeyOrder(SimulatedLock())
+    (first,) = order.enter(["k"], is_accepted=False, thread=1)
+    (second,) = order.enter(["k"], is_accepted=False, thread=1)
+    (third,) = order.enter(["k"], is_accepted=False, thread=2)
+    (fourth,) = order.enter(["k"], is_accepted=True)
+    (fifth,) = order.enter(["k"], is_accepted=True)
+    setters = [slot.ready.setter for slot in (first, second, third, fourth, fifth)]
+    assert setters == [None, 1, None, None, None]
+    assert not second.ready.is_set
+
+
+class Interrupted:
+    """A key in the midst of whose n-th look-up a signal handler runs."""
+
+    def __init__(self, handler: Callable[[], object], at: int) -> None:
+        self.handler = handler
+        self.left = at
+
+    def __hash__(self) -> int:
+        self.left -= 1
+        if self.left == 0:
+            self.handler()
+        return 1
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_send_of_a_signal_handler_gets_its_place_in_line_whenever_it_comes(at, stays) -> None:
+    order = KeyOrder(RLock())
+    inner: list[KeySlot] = []
+
+    def handler() -> None:
+        inner.extend(order.enter([key], is_accepted=True))
+        if not stays:
+            order.leave(inner[0])
+
+    key = Interrupted(handler, at)
+    (outer,) = order.enter([key], is_accepted=False)
+    assert inner
+    line = [slot for slot in (outer, *inner) if slot.ready.is_set]
+    if stays:
+        assert len(line) == 1  # never both
+        order.leave(line[0])
+    assert outer.ready.is_set or inner[0].ready.is_set
+    order.leave(outer)
+    order.leave(inner[0])
+    assert outer.ready.is_set
+    assert inner[0].ready.is_set or not stays
+    assert len(order) == 0

@@ -98,6 +98,21 @@ def test_a_full_batch_is_sent_at_once() -> None:
     assert len(world.records()) == trace.BATCH
 
 
+def test_full_batches_in_a_row_are_each_sent_at_once() -> None:
+    world = TracedWorld()
+    for count in (1, 2, 3):
+        for _ in range(trace.BATCH):
+            world.send()
+        world.clock.advance(0.1)
+        assert len(world.records()) == count * trace.BATCH
+
+
+def test_a_tracer_tells_whether_its_records_are_sent() -> None:
+    world = TracedWorld()
+    new = Tracer(TRACE_TOPIC, "g", clock=world.clock, make_lock=world.driver.make_lock)
+    assert (new.is_shipping, world.tracer.is_shipping) == (False, True)
+
+
 def test_a_failed_send_is_recorded_as_such() -> None:
     world = TracedWorld(retries=0)
     world.codes = {"broker-a": [1]}
