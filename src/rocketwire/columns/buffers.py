@@ -69,7 +69,8 @@ def lengths_of(array: Any) -> Int64s:
     if len(array) == 0:
         return np.zeros(0, dtype=np.int64)
     if array.null_count == 0 and (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
-        return np.diff(offsets_of(array)).astype(np.int64)
+        offsets = offsets_of(array)
+        return np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
     if pa.types.is_null(array.type):
         return np.zeros(len(array), dtype=np.int64)
     if pa.types.is_dictionary(array.type):
@@ -197,12 +198,24 @@ def _is_text_or_bytes(kind: Any) -> bool:
     return any(matches(kind) for matches in kinds)
 
 
+def _is_narrow(kind: Any) -> bool:
+    """Whether values take more room when they are read than they do in an array."""
+    return bool(
+        pa.types.is_dictionary(kind)
+        or pa.types.is_run_end_encoded(kind)
+        or any(_is_narrow(kind.field(index).type) for index in range(kind.num_fields))
+    )
+
+
 def split_rows(batch: Any, names: tuple[str, ...], limit: int) -> Iterator[tuple[int, Any]]:
     """Cut a batch into slices of at most ``limit`` bytes of values, each with its first row.
 
     A single row above the limit is a slice of its own. Slices share the batch's memory.
     """
     if batch.num_rows == 0:
+        return
+    if batch.nbytes <= limit and not any(map(_is_narrow, batch.schema.types)):
+        yield 0, batch  # nearly all of them: what each row takes need not be known
         return
     running = np.cumsum(row_bytes(batch, names))
     start = 0

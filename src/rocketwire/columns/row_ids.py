@@ -10,6 +10,7 @@ survive, and a good row is never taken for a repeat.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from rocketwire.columns.buffers import Bools, Int64s, from_matrix, lengths_of
 from rocketwire.columns.property_text import join, scalar
-from rocketwire.columns.rows import Rows
+from rocketwire.columns.rows import Rows, SharedEntries
 from rocketwire.columns.value_hash import Hashes, finish, hash_values, mix
 
 #: Rows whose hashes are remembered together. Ids of later ones carry the number of their section, so
@@ -61,12 +62,24 @@ def _hash_entries(rows: Rows) -> Hashes:
     entries = rows.properties
     if entries is None:
         return np.zeros(rows.count, dtype=np.uint64)
-    base = np.full(len(entries.names), _SEED, dtype=np.uint64)
-    each = finish(hash_values(entries.texts, base))
     # A sum does not depend on the order of the entries, which a map does not keep.
+    if isinstance(entries, SharedEntries):
+        added: Hashes = np.zeros(rows.count, dtype=np.uint64)
+        for name, column in entries.columns:
+            added += finish(hash_values(column, np.full(rows.count, _hash_name(name))))
+        return added
+    base = np.full(len(entries.names), _SEED, dtype=np.uint64)
+    each = finish(hash_values(entries.values, hash_values(entries.names, base)))
     total = np.zeros(len(each) + 1, dtype=np.uint64)
     np.cumsum(each, out=total[1:])
     made: Hashes = total[entries.offsets[1:]] - total[entries.offsets[:-1]]
+    return made
+
+
+@lru_cache(maxsize=256)
+def _hash_name(name: bytes) -> np.uint64:
+    """The same hash that a column of names gives this one."""
+    made: np.uint64 = hash_values(pa.array([name], pa.binary()), np.full(1, _SEED))[0]
     return made
 
 

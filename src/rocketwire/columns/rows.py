@@ -6,6 +6,7 @@ in C. Only for those that fail is a sentence made.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,27 +45,45 @@ _FORBIDDEN_TOPICS: Final = frozenset(
 #: What follows a name, what follows a value, and what the join puts between pieces: nothing.
 _SEPARATORS: Final = [pa.scalar(text, pa.binary()) for text in (b"\x01", b"\x02", b"")]
 #: What may not be a user's property here: RocketMQ's own names, and those that have a column.
-_NOT_FOR_USERS: Final = pa.array(
-    sorted(name.encode() for name in RESERVED | OUR_PROPERTIES | {Property.SHARDING_KEY}),
-    type=pa.binary(),
+_RESERVED: Final = frozenset(
+    name.encode() for name in RESERVED | OUR_PROPERTIES | {Property.SHARDING_KEY}
 )
+_NOT_FOR_USERS: Final = pa.array(sorted(_RESERVED), type=pa.binary())
+#: As many properties of one row are looked at as columns of their own.
+_MOST_SHARED: Final = 16
+_NAMELESS: Final = "a property has an empty name: give it one"
+_IS_RESERVED: Final = "property {name!r} is reserved: RocketMQ sets it, or a column of its own does"
+_SEPARATED: Final = "property {name!r} contains 0x01 or 0x02: take them out"
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The properties of all rows: entry names and values, and where each row's entries begin.
-
-    ``texts`` are both with their separators, as they are sent.
-    """
+    """The properties of all rows: entry names and values, and where each row's entries begin."""
 
     offsets: Int64s
     names: Any
     values: Any
-    texts: Any
+
+    def texts(self) -> Any:
+        """Both with their separators, as they are sent."""
+        return pc.binary_join_element_wise(
+            self.names, *_SEPARATORS[:1], self.values, *_SEPARATORS[1:]
+        )
 
     def rows(self) -> Int64s:
         """The row of each entry."""
         return np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int64), np.diff(self.offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedEntries:
+    """The properties of rows that all have the same names in the same order, as most tables do.
+
+    So they are columns like any other: names are looked at once, and values are not joined entry by
+    entry before they are joined row by row.
+    """
+
+    columns: tuple[tuple[bytes, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +97,7 @@ class Rows:
     keys: Any | None
     sharding_key: Any | None
     row_id: Any | None
-    properties: Entries | None
+    properties: Entries | SharedEntries | None
     flag: Int64s | None
     delay_level: Int64s | None
     deliver_ms: Int64s | None
@@ -133,7 +152,7 @@ def _milliseconds(array: Any | None) -> Int64s | None:
     return _integers(whole, -1)
 
 
-def _entries(array: Any | None, *, was_read: bool) -> Entries | None:
+def _entries(array: Any | None, *, was_read: bool) -> Entries | SharedEntries | None:
     if array is None or array.null_count == len(array):
         return None
     if array.null_count:
@@ -144,19 +163,48 @@ def _entries(array: Any | None, *, was_read: bool) -> Entries | None:
     names, values = (as_binary(part) for part in inner.flatten())
     # Null and empty values are left out: no reader would see them.
     kept = lengths_of(values) > 0
+    offsets = offsets - offsets[0]
+    if kept.all() and (shared := _shared_names(offsets, names)):
+        return _shared_entries(shared, values, was_read=was_read)
     if was_read:
         # What RocketMQ itself set on the message that was read does not belong to the new one.
         kept &= ~_is_reserved(names)
-    offsets = offsets - offsets[0]
     if not kept.all():
         running = np.zeros(len(kept) + 1, dtype=np.int64)
         np.cumsum(kept, out=running[1:])
         mask = pa.array(kept)
         offsets, names, values = running[offsets], names.filter(mask), values.filter(mask)
-    if len(names) == 0:
-        return None
-    texts = pc.binary_join_element_wise(names, *_SEPARATORS[:1], values, *_SEPARATORS[1:])
-    return Entries(offsets, names, values, texts)
+    return Entries(offsets, names, values) if len(names) else None
+
+
+def _shared_names(offsets: Int64s, names: Any) -> tuple[bytes, ...]:
+    """The names of the entries of every row, if all rows have the same; else nothing."""
+    rows, width = len(offsets) - 1, int(offsets[1])
+    if not 0 < width <= _MOST_SHARED or len(names) != rows * width:
+        return ()
+    lengths = lengths_of(names).reshape(rows, width)
+    if (np.diff(offsets) != width).any() or (lengths != lengths[0]).any():
+        return ()
+    texts = used_bytes(names).reshape(rows, -1)
+    if (texts != texts[0]).any():
+        return ()
+    ends = np.cumsum(lengths[0]).tolist()
+    text = texts[0].tobytes()
+    return tuple(text[start:end] for start, end in itertools.pairwise([0, *ends]))
+
+
+def _shared_entries(
+    names: tuple[bytes, ...], values: Any, *, was_read: bool
+) -> SharedEntries | None:
+    # As above: what RocketMQ itself set stays behind.
+    wanted = [
+        (place, name) for place, name in enumerate(names) if not (was_read and name in _RESERVED)
+    ]
+    columns = tuple(
+        (name, values.take(pa.array(np.arange(place, len(values), len(names), dtype=np.int64))))
+        for place, name in wanted
+    )
+    return SharedEntries(columns) if columns else None
 
 
 def _is_reserved(names: Any) -> Bools:
@@ -307,21 +355,20 @@ def _given(column: Any | None, count: int) -> Bools:
     return lengths_of(column) > 0
 
 
-def _check_properties(entries: Entries, bad: BadRows) -> None:
+def _check_properties(entries: Entries | SharedEntries, bad: BadRows) -> None:
+    if isinstance(entries, SharedEntries):
+        for shared, values in entries.columns:
+            _check_shared(shared, values, bad)
+        return
     problems: list[tuple[npt.NDArray[np.bool_], str]] = []
-    problems.append((lengths_of(entries.names) == 0, "a property has an empty name: give it one"))
-    problems.append(
-        (
-            _is_reserved(entries.names),
-            "property {name!r} is reserved: RocketMQ sets it, or a column of its own does",
-        )
-    )
+    problems.append((lengths_of(entries.names) == 0, _NAMELESS))
+    problems.append((_is_reserved(entries.names), _IS_RESERVED))
     for column in (entries.names, entries.values):
         inside: BadRows = {}
         _check_separators("", column, inside)
         mask = np.zeros(len(column), dtype=np.bool_)
         mask[list(inside)] = True
-        problems.append((mask, "property {name!r} contains 0x01 or 0x02: take them out"))
+        problems.append((mask, _SEPARATED))
     if not any(mask.any() for mask, _ in problems):
         return
     rows = entries.rows()
@@ -329,3 +376,16 @@ def _check_properties(entries: Entries, bad: BadRows) -> None:
         for entry in np.flatnonzero(mask).tolist():
             name = (entries.names[entry].as_py() or b"").decode(errors="replace")
             bad.setdefault(int(rows[entry]), sentence.format(name=name))
+
+
+def _check_shared(name: bytes, column: Any, bad: BadRows) -> None:
+    """As above, for a property that all rows have."""
+    shown = name.decode(errors="replace")
+    sentence = "" if name else _NAMELESS
+    sentence = sentence or (_IS_RESERVED if name in _RESERVED else "")
+    sentence = sentence or (_SEPARATED if b"\x01" in name or b"\x02" in name else "")
+    inside: BadRows = dict.fromkeys(range(len(column)), "") if sentence else {}
+    if not sentence:
+        _check_separators("", column, inside)
+    for row in inside:
+        bad.setdefault(row, (sentence or _SEPARATED).format(name=shown))

@@ -286,6 +286,42 @@ def test_a_batch_of_bad_rows_only():
     assert list(bad) == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [(fields["properties"], words) for fields, words in BAD if "properties" in fields],
+)
+def test_what_is_wrong_with_properties_that_all_rows_have_is_told_alike(entries, words):
+    more = [[("a", "1"), *entries]] * 2
+    batch = pa.record_batch({"body": ["x", "y"], "properties": pa.array(more, PROPERTIES)})
+    parts, bad = encode(batch)
+    assert (parts, list(bad)) == ([], [0, 1])
+    assert all(words in why for why in bad.values())
+
+
+entry_values = st.lists(st.tuples(text.filter(bool), text.filter(bool)), min_size=1, max_size=6)
+
+
+@settings(deadline=None)
+@given(entry_values, st.booleans())
+def test_rows_with_the_same_properties_are_encoded_as_they_are_beside_others(values, was_read):
+    """Rows that share their names take another way, which must not show."""
+    maps = [[("ab", one), ("UNIQ_KEY" if was_read else "c", two)] for one, two in values]
+    others = [[("c", "x")], None, [("ab", "1"), ("d", "2"), ("e", "3")]]
+
+    def encoded(entries):
+        columns = {"body": ["b"] * len(entries), "properties": pa.array(entries, PROPERTIES)}
+        if was_read:
+            columns["queueOffset"] = pa.array(range(len(entries)))
+        parts, bad = encode(pa.record_batch(columns), row_ids=ContentIds("w:"))
+        assert not bad
+        found = [properties for _, _, _, properties, _ in items_of(parts).values()]
+        for properties in found:
+            del properties["UNIQ_KEY"]
+        return found
+
+    assert encoded(maps) == encoded(maps + others)[: len(maps)]
+
+
 def test_what_rocketmq_set_on_a_message_that_was_read_is_dropped():
     batch = pa.record_batch(
         {
@@ -375,3 +411,10 @@ def test_rows_are_split_by_the_bytes_of_their_values():
     )
     cut = [(first, part.num_rows) for first, part in split_rows(batch, ("body", "properties"), 45)]
     assert cut == [(0, 2), (2, 2), (4, 1)]
+
+
+def test_values_that_a_dictionary_has_once_count_in_every_row():
+    few = pa.array([b"x" * 1000] * 50).dictionary_encode()
+    batch = pa.record_batch({"body": few})
+    assert batch.nbytes < 10_000
+    assert [part.num_rows for _, part in split_rows(batch, ("body",), 10_000)] == [10] * 5
