@@ -83,7 +83,7 @@ def written(path: Path, look: Look) -> StatusFile:
 
 def test_moments_are_in_wall_clock_time_and_everything_is_json() -> None:
     counters = Counters()
-    counters.answered("broker-a", 0.001)
+    counters.of("broker-a").answered(0.001)
     made = make_status(
         client_id="c",
         group="g",

@@ -304,7 +304,7 @@ def _why(entry: Entry, now: float) -> str:
 def _quantile(ordered: list[float], part: float) -> float | None:
     if not ordered:
         return None
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+    return ordered[int(part * len(ordered))]
 
 
 def median(values: Iterable[float]) -> float | None:

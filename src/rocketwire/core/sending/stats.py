@@ -105,13 +105,6 @@ class Counters:
         self.maybe_duplicates = 0
         self._brokers: dict[str, BrokerCounters] = {}
 
-    def answered(self, broker: str, latency: float) -> None:
-        """A broker answered an attempt."""
-        seen = self._brokers.get(broker)
-        if seen is None:
-            seen = self._brokers.setdefault(broker, BrokerCounters())
-        seen.answered(latency)
-
     def of(self, broker: str) -> BrokerCounters:
         """The counters of one broker."""
         return self._brokers.get(broker) or self._brokers.setdefault(broker, BrokerCounters())
