@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from rocketwire.columns.client_parts import ClientParts
 from rocketwire.columns.cursor import RangeCursor
-from rocketwire.columns.lost_messages import DataLossError
+from rocketwire.columns.lost_messages import DataLossError, what_is_there
 from rocketwire.columns.offset_check import Accounts, FetchPolicy
 from rocketwire.columns.record_starts import PullBody
 from rocketwire.columns.reply_buffers import Answer, ReplyReader
@@ -332,7 +332,7 @@ class _BrokerReader:
     def _mourn(self, queue: MessageQueue, first: int, end: int, place: PullReply) -> None:
         text = (
             f"topic {queue.topic}, broker {queue.broker}, queue {queue.id}: offsets {first} to "
-            f"{end - 1} are gone; the broker has {place.min_offset} to {place.max_offset - 1}"
+            f"{end - 1} are gone; {what_is_there(place.min_offset, place.max_offset)}"
         )
         self._policy.tell_of_loss(text)
 

@@ -197,6 +197,13 @@ def test_lost_messages_are_told_with_queue_and_offsets(reader, topic, producer):
     assert [(part.first, part.end) for part in bodies] == [(0, 1)]
 
 
+def test_offsets_of_a_topic_that_was_made_anew_are_told_as_such(cluster, reader, topic):
+    """The broker has "0 to -1" of it, which says nothing to anyone."""
+    queue = reader.queues(topic)[0]
+    with pytest.raises(DataLossError, match="are gone; the queue is empty: the topic was deleted"):
+        list(fetch_spans(parts_of(reader), [QueueSpan(queue, 0, 5)], FetchPolicy(timeout=0.2)))
+
+
 def test_a_reader_that_stops_early_stops_its_threads(producer, reader, topic):
     send_table(producer, table_of(100_000, keys=["x" * 400] * 100_000), topic)
     before = threading.active_count()
