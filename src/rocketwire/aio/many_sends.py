@@ -10,7 +10,7 @@ from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.compressing import Compressor
 from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.config import ProducerConfig
-from rocketwire.core.sending.send_many import ManySender
+from rocketwire.core.sending.send_many import ManySender, as_messages
 from rocketwire.core.sending.sender import Sender
 from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, SendResult
@@ -63,7 +63,9 @@ class ManySends(AsyncClient[ProducerConfig]):
             SendManyError: some failed; its ``results`` are in the order given.
         """
         self._check_loop()
-        many = ManySender(self._sender, messages, timeout)
+        # All of them now: while this waits, others may change what an iterator goes through.
+        many = ManySender(self._sender, list(as_messages(messages)), timeout)
+        del messages  # a list that the caller does not keep is let go of as it is encoded
         in_flight, driver = self._in_flight, self._driver
         in_flight.awaited += 1
         try:

@@ -15,7 +15,7 @@ from rocketwire.aio.parallel_calls import call_together
 from rocketwire.aio.transaction import AsyncTransaction
 from rocketwire.core.sending.flush import done_callback
 from rocketwire.core.sending.results import share_all
-from rocketwire.core.sending.send_many import ManySender
+from rocketwire.core.sending.send_many import as_messages
 from rocketwire.core.sending.transactions import check_transactional
 from rocketwire.core.sending.validate import as_batch, check_batch, check_message
 from rocketwire.errors import InvalidMessageError, RocketMQError
@@ -164,7 +164,7 @@ class SurroundedSends:
         """``AsyncProducer.send_many``, in windows whose middleware is open at once."""
         producer = self._producer
         producer._check_loop()  # noqa: SLF001
-        given = self._checked(ManySender(producer._sender, messages, None).messages)  # noqa: SLF001
+        given = self._checked(list(as_messages(messages)))
         results: list[SendResult | RocketMQError] = []
         broken: dict[tuple[str, str], RocketMQError] = {}
 

@@ -61,6 +61,9 @@ class ManySends(BlockingClient[ProducerConfig]):
         if self._state != "running":
             self._make_ready()
         many = ManySender(self._sender, messages, timeout)
+        del messages  # a list that the caller does not keep is let go of as it is encoded
+        while many.check():
+            pass
         streams = self._driver.run(many.streams())
         self._driver.run(run_together([many.run(stream) for stream in streams]))
         return many.finish(return_errors=return_errors)

@@ -178,9 +178,9 @@ class SurroundedSends:
         return ManyCalls.finished(results, return_errors=return_errors)
 
     def _all(self, messages: Iterable[Message]) -> list[Message]:
-        from rocketwire.core.sending.send_many import ManySender
+        from rocketwire.core.sending.send_many import as_messages
 
-        return ManySender(self._producer._sender, messages, None).messages  # noqa: SLF001
+        return list(as_messages(messages))
 
     def request(self, message: Any, **how: Any) -> StoredMessage:
         """``Producer.request``: the middleware gets the reply."""

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+from collections import deque
 
 import pytest
 
@@ -324,6 +325,18 @@ def test_what_is_invalid_is_refused_before_anything_is_sent(run, cluster, topic)
             with pytest.raises(InvalidMessageError, match="belongs to topic"):
                 await producer.send(Message(topic, "x"), queue=MessageQueue("other", "b", 0))
             assert producer.stats().sent == 0
+
+    run(main())
+
+
+def test_send_many_takes_what_an_iterator_has_before_others_have_their_turn(run, cluster, topic):
+    async def main():
+        buffer = deque(Message(topic, b"x") for _ in range(2500))
+        async with AsyncProducer(cluster.name_server) as producer:
+            sending = asyncio.ensure_future(producer.send_many(iter(buffer)))
+            await asyncio.sleep(0)
+            buffer.append(Message(topic, b"later"))
+            assert len(await sending) == 2500
 
     run(main())
 

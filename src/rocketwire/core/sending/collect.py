@@ -329,7 +329,8 @@ class Accumulator:
         slots = tuple(batch.slots[key] for key in keys)
         outcome: SendResult | Exception
         sender = self._sender
-        attempt = sender.start_joined(messages, fields, batch.timeout, queue, slots)
+        content = sender.encoder.collected(messages, fields)
+        attempt = sender.start_joined(content, batch.timeout, queue, slots)
         batch.told.update(places)  # by the operation
         try:
             outcome = yield from sender.operation(attempt)

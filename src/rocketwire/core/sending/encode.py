@@ -41,6 +41,36 @@ class CompressFirst(Exception):  # noqa: N818 - no error: for a caller that can 
     """A body is to be compressed elsewhere (``Encoder.prepared``) before its send begins."""
 
 
+class Collected:
+    """Checked messages as the content of one request; where that goes is not known yet.
+
+    Several are an encoded batch; one is encoded when it goes.
+    """
+
+    __slots__ = ("batch", "body", "first", "properties")
+
+    def __init__(
+        self, first: Message, batch: Batch | None = None, body: bytes = b"", properties: bytes = b""
+    ) -> None:
+        self.first = first
+        self.batch = batch
+        self.body = body
+        self.properties = properties
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """What travels; the first stands for all of them where no hook looks at each."""
+        return (self.first,) if self.batch is None else self.batch.messages
+
+    @property
+    def sharding_keys(self) -> tuple[str, ...]:
+        """The keys whose order is kept."""
+        if self.batch is not None:
+            return self.batch.sharding_keys
+        key = self.first.sharding_key
+        return () if key is None else (key,)
+
+
 class Encoder:
     """Gives attempts their content, by a producer's settings.
 
@@ -185,7 +215,7 @@ class Encoder:
         if fields is None:
             check_batch(messages, self._max_size)
             fields = list(map(self.checked_fields, messages))
-        self.joined(attempt, messages, fields)
+        self.carry(attempt, self.joined(messages, fields))
         if len(attempt.body) > self._max_size:
             raise InvalidMessageError(
                 f"the batch has {len(attempt.body)} bytes encoded: at most {self._max_size} "
@@ -211,22 +241,37 @@ class Encoder:
             return None
         return fields if largest <= _SURELY_FITS else None
 
-    def joined(
-        self, attempt: SendAttempt, messages: Sequence[Message], fields: Sequence[bytes]
-    ) -> None:
-        """Give an attempt messages that were checked, with their encoded ``fields``."""
+    def joined(self, messages: Sequence[Message], fields: Sequence[bytes]) -> Collected:
+        """Messages that were checked, with their encoded ``fields``, as one batch."""
         ids, body = self._items(messages, fields)
         first = messages[0]
         keys = dict.fromkeys([m.sharding_key for m in messages])
         keys.pop(None, None)
         # Messages that live until the answer comes cost the garbage collector 0.1 µs each.
         kept = tuple(messages) if self._keeps or keys else (first,) * len(messages)
-        attempt.message = first
-        attempt.batch = Batch(kept, ids, tuple(key for key in keys if key is not None))
-        attempt.body = body
+        batch = Batch(kept, ids, tuple(key for key in keys if key is not None))
+        properties = self._namespace + (b"" if first.wait_store_ok else NO_WAIT)
+        return Collected(first, batch, body, properties)
+
+    def collected(self, messages: Sequence[Message], fields: Sequence[bytes]) -> Collected:
+        """As ``joined``, but one message alone travels as it is."""
+        return Collected(messages[0]) if len(messages) == 1 else self.joined(messages, fields)
+
+    def carry(self, attempt: SendAttempt, content: Collected) -> None:
+        """Give an attempt messages that were collected."""
+        if content.batch is None:
+            asked, self.may_compress = self.may_compress, None
+            try:
+                self.single(attempt, content.first, attempt.began)
+            finally:
+                self.may_compress = asked
+            return
+        attempt.message = content.first
+        attempt.batch = content.batch
+        attempt.body = content.body
         attempt.system_flag = attempt.flag = 0
         attempt.born = born_digits(int(self._wall() * 1000))
-        attempt.properties = self._namespace + (b"" if first.wait_store_ok else NO_WAIT)
+        attempt.properties = content.properties
 
     def _items(
         self, messages: Sequence[Message], fields: Sequence[bytes]

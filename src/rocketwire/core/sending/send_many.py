@@ -8,8 +8,8 @@ all others are dealt out evenly and find their queue by the default strategy whe
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
@@ -17,6 +17,7 @@ from rocketwire.core.effects import Op, Sleep
 from rocketwire.core.faults.selection import hash_queue
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.routes import TopicEntry
+from rocketwire.core.sending.encode import Collected, Encoder
 from rocketwire.core.sending.finish import interrupted
 from rocketwire.core.sending.order import not_sent_after
 from rocketwire.core.sending.results import share_all
@@ -36,28 +37,129 @@ _BATCH_BYTES: Final = 256 * 1024
 _BATCH_MESSAGES: Final = 1000
 _STREAMS: Final = 8
 #: Messages that are checked, or encoded, before the caller may do other things.
-CHECKED_AT_ONCE: Final = 2000
+CHECKED_AT_ONCE: Final = 1000
+#: Bytes of batches that are encoded as soon as their messages are checked: in all, and of those that
+#: are checked at once.
+_AHEAD: Final = 64 * 1024 * 1024
+_AHEAD_AT_ONCE: Final = 2 * 1024 * 1024
 
 _topic_of: Final = attrgetter("topic")
 _key_of: Final = attrgetter("sharding_key")
 _NO_KEYS: Final = {None}
 
 _V = TypeVar("_V")
-Pieces = Sequence[Sequence[int]]
 Results = list[SendResult | RocketMQError | None]
 
 
-class Part:
-    """Messages that travel in one request, with their places in the caller's list."""
+class Messages:
+    """Checked messages of one topic, by columns: a loop over each takes three times as long."""
 
-    __slots__ = ("fields", "indexes", "messages")
+    __slots__ = ("fields", "indexes", "is_usual", "messages", "sizes")
+
+    def __init__(
+        self,
+        indexes: Sequence[int],
+        messages: list[Message],
+        fields: list[bytes],
+        sizes: list[int],
+        *,
+        is_usual: bool,
+    ) -> None:
+        #: Their places in what the caller gave.
+        self.indexes = indexes
+        self.messages = messages
+        #: The encoded properties of each but its id, and the bytes of each in a batch.
+        self.fields = fields
+        self.sizes = sizes
+        #: Whether none says anything of how it is handled.
+        self.is_usual = is_usual
+
+    def picked(self, places: Sequence[int]) -> Messages:
+        """Some of them."""
+        return Messages(
+            _picked(self.indexes, places),
+            _picked(self.messages, places),
+            _picked(self.fields, places),
+            _picked(self.sizes, places),
+            is_usual=self.is_usual,
+        )
+
+    def followed_by(self, more: Messages) -> Messages:
+        """These and others behind them."""
+        return Messages(
+            _joined(self.indexes, more.indexes),
+            self.messages + more.messages,
+            self.fields + more.fields,
+            self.sizes + more.sizes,
+            is_usual=self.is_usual and more.is_usual,
+        )
+
+
+class Part:
+    """Messages that travel in one request, with their places in what the caller gave."""
+
+    __slots__ = ("content", "fields", "indexes", "messages")
 
     def __init__(
         self, indexes: Sequence[int], messages: list[Message], fields: list[bytes]
     ) -> None:
         self.indexes = indexes
+        #: Not kept once they are encoded.
         self.messages = messages
         self.fields = fields
+        self.content: Collected | None = None
+
+    def encode(self, encoder: Encoder) -> Collected:
+        """What travels; it is made by the first call."""
+        if self.content is None:
+            self.content = encoder.collected(self.messages, self.fields)
+            self.messages, self.fields = [], []
+        return self.content
+
+    @property
+    def sharding_keys(self) -> Iterable[str]:
+        """Those of its messages."""
+        if self.content is not None:
+            return self.content.sharding_keys
+        return [m.sharding_key for m in self.messages if m.sharding_key is not None]
+
+
+class Cutter:
+    """Cuts messages of one topic, as they come, into parts that each fit into a request."""
+
+    __slots__ = ("_limit", "_rest", "parts")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._rest: Messages | None = None
+        self.parts: list[Part] = []
+
+    def add(self, more: Messages) -> list[Part]:
+        """Take messages in; the parts that are full. The last ones go on with the next messages."""
+        given = more if self._rest is None else self._rest.followed_by(more)
+        return self._cut(given, is_last=False)
+
+    def end(self) -> list[Part]:
+        """All parts."""
+        if self._rest is not None:
+            self._cut(self._rest, is_last=True)
+        return self.parts
+
+    def _cut(self, given: Messages, *, is_last: bool) -> list[Part]:
+        messages, sizes = given.messages, given.sizes
+        start, count, known = 0, len(messages), len(self.parts)
+        while start < count:
+            most = sizes[start : start + _BATCH_MESSAGES]
+            end = start + max(1, bisect_right(list(accumulate(most)), self._limit))
+            if not given.is_usual:
+                end = _end_of_kind(messages, start, end)
+            if end == count and not is_last:
+                break
+            indexes, fields = given.indexes[start:end], given.fields[start:end]
+            self.parts.append(Part(indexes, messages[start:end], fields))
+            start = end
+        self._rest = given.picked(range(start, count)) if start < count else None
+        return self.parts[known:]
 
 
 class Stream:
@@ -70,11 +172,25 @@ class Stream:
         self.parts: list[Part] = []
 
 
+def as_messages(given: Any) -> Iterable[Message]:
+    """What was given where any number of messages belongs.
+
+    Raises:
+        InvalidMessageError: it is none.
+    """
+    # Annotations are not enforced.
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
+        raise InvalidMessageError(f"messages is a {type(given).__name__}: give a list")
+    return given
+
+
 class ManySender:
     """One call of ``send_many``.
 
     Whatever goes through all messages does so in pieces, so that a list of a million does not keep
-    an event loop.
+    an event loop. What can be done with a message is done while its piece is near: the memory of a
+    long list is far away by the time at which it is sent. Messages without a sharding key are
+    encoded at once, if that takes no more than ``_AHEAD`` bytes, and then let go of.
 
     Raises:
         InvalidMessageError: ``messages`` are none.
@@ -87,20 +203,16 @@ class ManySender:
         self._timeout = sender.check_timeout(timeout)
         self._limit = min(_BATCH_BYTES, sender.config.max_message_size)
         self._overhead = sender.encoder.item_overhead
-        given: Any = messages  # annotations are not enforced
-        if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
-            raise InvalidMessageError(f"messages is a {type(given).__name__}: give a list")
-        self.messages = list(messages)
+        self._pieces = _pieces(as_messages(messages))
         #: Those whose bodies are compressed if they travel alone; known when all are checked.
         self.large: list[Message] = []
-        self.results: Results = [None] * len(self.messages)
-        self._fields: list[bytes] = []
-        #: The bytes of each in a batch, and whether none says anything of how it is handled.
-        self._sizes: list[int] = []
-        self._is_usual = True
-        #: The places of the messages of each topic, in pieces: those without a key, and the others.
-        self._free: dict[str, list[Sequence[int]]] = {}
-        self._keyed: dict[str, list[Sequence[int]]] = {}
+        #: One for each message that is checked.
+        self.results: Results = []
+        #: The messages of each topic: those without a key, and the others.
+        self._free: dict[str, Cutter] = {}
+        self._keyed: dict[str, list[Messages]] = {}
+        #: Bytes that are encoded before all is checked.
+        self._ahead = 0
         self._stored = 0
         #: Messages for which a selector found no queue.
         self._refused = 0
@@ -114,47 +226,54 @@ class ManySender:
         Raises:
             InvalidMessageError: one of them is wrong.
         """
-        fields, start = self._fields, len(self._fields)
-        encoder = self._sender.encoder
-        some = self.messages[start : start + CHECKED_AT_ONCE]
-        if not some:
+        some = next(self._pieces, None)
+        if some is None:
             return False
-        own = encoder.ordinary_fields(some)
-        is_ordinary = own is not None
-        if own is None:
-            own = []
+        start = len(self.results)
+        encoder, overhead = self._sender.encoder, self._overhead
+        fields = encoder.ordinary_fields(some)
+        is_ordinary = is_usual = fields is not None
+        if fields is None:
+            fields = []
             for message in some:
                 try:
-                    own.append(encoder.checked_fields(message))
+                    fields.append(encoder.checked_fields(message))
                 except InvalidMessageError as error:
-                    raise InvalidMessageError(f"message {start + len(own)}: {error}") from None
-        fields += own
-        # Whatever looks at each message does it here, while it is near: the memory of a long list
-        # is far away by the time at which it is cut.
-        overhead = self._overhead
-        self._sizes += [len(m.body) + len(f) + overhead for m, f in zip(some, own, strict=True)]
+                    raise InvalidMessageError(f"message {start + len(fields)}: {error}") from None
+            is_usual = all([m.handling is USUAL for m in some])  # noqa: C419  half the time
+        sizes = [len(m.body) + len(f) + overhead for m, f in zip(some, fields, strict=True)]
         self.large += encoder.compressed_among(some)
-        if not is_ordinary and self._is_usual:
-            self._is_usual = all([m.handling is USUAL for m in some])  # noqa: C419  half the time
-        self._sort_in(start, some, is_one_topic=is_ordinary)
-        return len(fields) < len(self.messages)
+        self.results += [None] * len(some)
+        places = range(start, start + len(some))
+        checked = Messages(places, some, fields, sizes, is_usual=is_usual)
+        self._sort_in(checked, is_one_topic=is_ordinary)
+        return len(some) == CHECKED_AT_ONCE
 
-    def _sort_in(self, start: int, some: Sequence[Message], *, is_one_topic: bool) -> None:
-        """Note the topics and places of the next messages."""
-        is_one_topic = is_one_topic or len(set(map(_topic_of, some))) == 1
-        if is_one_topic and set(map(_key_of, some)) == _NO_KEYS:  # as most pieces have it
-            places = range(start, start + len(some))
-            self._free.setdefault(some[0].topic, []).append(places)
+    def _sort_in(self, some: Messages, *, is_one_topic: bool) -> None:
+        """Note the topics of the next messages, and encode what can be."""
+        messages = some.messages
+        is_one_topic = is_one_topic or len(set(map(_topic_of, messages))) == 1
+        if is_one_topic and set(map(_key_of, messages)) == _NO_KEYS:  # as most pieces have it
+            self._add_free(messages[0].topic, some)
             return
         free: dict[str, list[int]] = {}
         keyed: dict[str, list[int]] = {}
-        for index, message in enumerate(some, start):
+        for place, message in enumerate(messages):
             found = free if message.sharding_key is None else keyed
-            found.setdefault(message.topic, []).append(index)
-        for topic, indexes in free.items():
-            self._free.setdefault(topic, []).append(indexes)
-        for topic, indexes in keyed.items():
-            self._keyed.setdefault(topic, []).append(indexes)
+            found.setdefault(message.topic, []).append(place)
+        for topic, places in free.items():
+            self._add_free(topic, some.picked(places))
+        for topic, places in keyed.items():
+            self._keyed.setdefault(topic, []).append(some.picked(places))
+
+    def _add_free(self, topic: str, some: Messages) -> None:
+        if topic not in self._free:
+            self._free[topic] = Cutter(self._limit)
+        most = min(self._ahead + _AHEAD_AT_ONCE, _AHEAD)
+        for part in self._free[topic].add(some):
+            if self._ahead >= most:
+                break
+            self._ahead += len(part.encode(self._sender.encoder).body)
 
     def streams(self) -> Op[list[Stream]]:
         """Ask for the routes of all topics and split."""
@@ -162,85 +281,60 @@ class ManySender:
             pass
         found: list[Stream] = []
         for topic in dict.fromkeys([*self._free, *self._keyed]):
-            free, keyed = self._free.get(topic, []), self._keyed.get(topic, [])
             try:
-                found += yield from self._streams_of_topic(topic, free, keyed)
+                found += yield from self._streams_of_topic(topic)
             except RouteError as error:
                 failed = SendFailedError(f"not sent: {error}", outcome=Outcome.NOT_SENT)
                 failed.__cause__ = error
-                for index in chain(*free, *keyed):
-                    self.results[index] = failed
+                self._give_up(topic, failed)
         return found
 
-    def _streams_of_topic(self, topic: str, free: Pieces, keyed: Pieces) -> Op[list[Stream]]:
+    def _give_up(self, topic: str, error: SendFailedError) -> None:
+        parts = self._free[topic].end() if topic in self._free else []
+        for lost in (*parts, *self._keyed.get(topic, ())):
+            for index in lost.indexes:
+                self.results[index] = error
+
+    def _streams_of_topic(self, topic: str) -> Op[list[Stream]]:
         sender = self._sender
         deadline = sender.instance.clock() + self._timeout
         name = sender.wire_topic(topic)
         route = yield from locate_topic(sender.instance, name, deadline, *sender.defaults)
-        streams = yield from self._deal(free)
-        if keyed:
-            streams += yield from self._by_queue(keyed, route)
+        streams = self._deal(self._free[topic].end()) if topic in self._free else []
+        if topic in self._keyed:
+            streams += yield from self._by_queue(self._keyed[topic], route)
         return streams
 
-    def _by_queue(self, keyed: Pieces, route: TopicEntry) -> Op[list[Stream]]:
+    def _by_queue(self, keyed: list[Messages], route: TopicEntry) -> Op[list[Stream]]:
         """Parts with keys, one stream for each queue."""
         sender = self._sender
         queues, now = sender.queues_of(route), sender.instance.clock()
-        by_queue: dict[MessageQueue, list[Sequence[int]]] = {}
-        for places in keyed:
+        by_queue: dict[MessageQueue, Cutter] = {}
+        for some in keyed:
             found: dict[MessageQueue, list[int]] = {}
-            for index in places:
-                message = self.messages[index]
+            for place, message in enumerate(some.messages):
                 queue = queues.select(hash_queue, message, None, sender.positions, now)
-                found.setdefault(queue, []).append(index)
-            for queue, own in found.items():
-                by_queue.setdefault(queue, []).append(own)
-            if places is not keyed[-1]:
+                found.setdefault(queue, []).append(place)
+            for queue, places in found.items():
+                if queue not in by_queue:
+                    by_queue[queue] = Cutter(self._limit)
+                by_queue[queue].add(some.picked(places))
+            if some is not keyed[-1]:  # a list of a few has no turn to wait for
                 yield from self._take_turns()
         streams: list[Stream] = []
-        for queue, pieces in by_queue.items():
+        for queue, cutter in by_queue.items():
             stream = Stream(queue)
-            stream.parts = yield from self._split(pieces)
+            stream.parts = cutter.end()
             streams.append(stream)
         return streams
 
-    def _deal(self, free: Pieces) -> Op[list[Stream]]:
+    @staticmethod
+    def _deal(parts: list[Part]) -> list[Stream]:
         """Parts without keys, dealt out to a few streams."""
-        parts = yield from self._split(free)
         streams = [Stream() for _ in range(min(_STREAMS, len(parts)))]
         for number, part in enumerate(parts):
             streams[number % len(streams)].parts.append(part)
         return streams
-
-    def _split(self, pieces: Pieces) -> Op[list[Part]]:
-        """Messages of one topic as parts that each fit into a request, in order."""
-        parts: list[Part] = []
-        rest: Sequence[int] = ()
-        for number, piece in enumerate(pieces, 1):
-            is_last = number == len(pieces)
-            rest = self._cut(_joined(rest, piece), parts, is_last=is_last)
-            if not is_last:  # a list of a few has no turn to wait for
-                yield from self._take_turns()
-        return parts
-
-    def _cut(self, indexes: Sequence[int], parts: list[Part], *, is_last: bool) -> Sequence[int]:
-        """Cut parts off; returns the places of what may go on with the next messages.
-
-        Column by column: a loop that puts each message into its part takes three times as long.
-        """
-        messages, fields = _picked(self.messages, indexes), _picked(self._fields, indexes)
-        sizes = _picked(self._sizes, indexes)
-        start, count = 0, len(messages)
-        while start < count:
-            most = sizes[start : start + _BATCH_MESSAGES]
-            end = start + max(1, bisect_right(list(accumulate(most)), self._limit))
-            if not self._is_usual:
-                end = _end_of_kind(messages, start, end)
-            if end == count and not is_last:
-                return indexes[start:]
-            parts.append(Part(indexes[start:end], messages[start:end], fields[start:end]))
-            start = end
-        return ()
 
     def _take_turns(self) -> Op[None]:
         """Let an event loop do other things."""
@@ -272,32 +366,30 @@ class ManySender:
                 self._drop_broken(part, broken)
             if not part.indexes:
                 continue
-            if in_turns:
+            if in_turns and part.content is None:
                 yield from self._take_share(len(part.indexes))
             attempt = None
             try:
-                sender.announce(part.messages)
-                attempt = sender.start_joined(
-                    part.messages, part.fields, self._timeout, stream.queue
-                )
+                content = part.encode(sender.encoder)
+                sender.announce(content.messages)
+                attempt = sender.start_joined(content, self._timeout, stream.queue)
                 result = yield from sender.operation(attempt)
             except RocketMQError as error:  # a selector's fault, too: others may be stored by now
-                self._fail(part, error, broken)
+                self._fail(part, error)
+                broken.update(dict.fromkeys(part.sharding_keys, error))
             except BaseException:  # an interrupt may come at any moment
                 if attempt is not None:
                     interrupted(attempt)
                 raise
             else:
                 self._spread(part.indexes, result)
-            part.messages, part.fields = [], []  # not kept until the last one is sent
+            part.content = None  # not kept until the last one is sent
 
-    def _fail(self, part: Part, error: RocketMQError, broken: dict[str, RocketMQError]) -> None:
+    def _fail(self, part: Part, error: RocketMQError) -> None:
         if not isinstance(error, SendFailedError):
             self._refused += len(part.indexes)
-        for index, message in zip(part.indexes, part.messages, strict=True):
+        for index in part.indexes:
             self.results[index] = error
-            if message.sharding_key is not None:
-                broken[message.sharding_key] = error
 
     def _drop_broken(self, part: Part, broken: dict[str, RocketMQError]) -> None:
         """Take out of a part what comes after a failed message of its key."""
@@ -350,11 +442,32 @@ def _joined(before: Sequence[int], after: Sequence[int]) -> Sequence[int]:
     return [*before, *after]
 
 
-def _picked(values: list[_V], places: Sequence[int]) -> list[_V]:
+def _picked(values: Sequence[_V], places: Sequence[int]) -> Any:
     """The values at some places."""
     if isinstance(places, range):
         return values[places.start : places.stop]
     return [values[place] for place in places]
+
+
+def _pieces(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """Some messages at a time; none is kept here once it was given out.
+
+    Those of an iterator are made as they are wanted. All others are copied now: the caller may
+    change what holds them.
+    """
+    if isinstance(messages, Iterator):
+        source = messages
+        return iter(lambda: list(islice(source, CHECKED_AT_ONCE)), [])
+    left = list(messages)
+    left.reverse()  # so that the next ones can be taken off the end
+    return iter(lambda: _taken(left), [])
+
+
+def _taken(left: list[Message]) -> list[Message]:
+    some = left[-CHECKED_AT_ONCE:]
+    del left[-CHECKED_AT_ONCE:]
+    some.reverse()
+    return some
 
 
 def _end_of_kind(messages: Sequence[Message], start: int, end: int) -> int:

@@ -28,7 +28,7 @@ from rocketwire.core.naming import with_namespace
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import Batch, MessageIds, Place, SendAttempt
 from rocketwire.core.sending.choosing import Chooser
-from rocketwire.core.sending.encode import Encoder
+from rocketwire.core.sending.encode import Collected, Encoder
 from rocketwire.core.sending.history import SendHistory
 from rocketwire.core.sending.operation import send_oneway, send_operation
 from rocketwire.core.sending.order import KeyOrder, KeySlot
@@ -225,30 +225,21 @@ class Sender:
 
     def start_joined(
         self,
-        messages: Sequence[Message],
-        fields: Sequence[bytes],
+        content: Collected,
         timeout: float,
         queue: MessageQueue | None,
         slots: tuple[KeySlot, ...] | None = None,
     ) -> SendAttempt:
-        """The first attempt of messages that were collected: checked, with encoded ``fields``.
+        """The first attempt of messages that were collected, and checked.
 
         Args:
-            messages: at least one, of one topic.
-            fields: the encoded properties of each but its id.
+            content: made of them by the encoder.
             timeout: seconds over all attempts.
             queue: the only queue that they may go to.
             slots: where they stand in the order of their keys, if they have taken that already.
         """
         attempt = self._blank(timeout, queue)
-        if len(messages) == 1:
-            asked, self.encoder.may_compress = self.encoder.may_compress, None
-            try:
-                self.encoder.single(attempt, messages[0], attempt.began)
-            finally:
-                self.encoder.may_compress = asked
-        else:
-            self.encoder.joined(attempt, messages, fields)
+        self.encoder.carry(attempt, content)
         if slots:
             attempt.key_slots = slots
             self._begin(attempt, attempt.began)

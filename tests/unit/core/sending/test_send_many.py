@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import pytest
 from tests.unit.core.world import World, route_of
 
 from rocketwire.core.effects import Op, Sleep
-from rocketwire.core.sending.send_many import CHECKED_AT_ONCE, ManySender, Stream
+from rocketwire.core.sending.send_many import CHECKED_AT_ONCE, ManySender, Part, Stream
 from rocketwire.core.side_by_side import run_together
 from rocketwire.errors import ConfigError, InvalidMessageError, Outcome, SendFailedError
+from rocketwire.hooks import SendEvent
 from rocketwire.message import Message, SendResult
 from rocketwire.testing.simulated_network import Refuse
 from rocketwire.wire.batch import decode_batch
 
 
-def send_many(world: World, messages: list[Message]) -> list:
+def send_many(world: World, messages: Iterable[Message]) -> list:
     many = ManySender(world.sender, messages, None)
     streams = world.driver.run(many.streams())
     world.driver.run(run_together([many.run(stream) for stream in streams]))
@@ -134,10 +137,11 @@ def test_an_unknown_topic_fails_its_own_messages_only() -> None:
     assert results[1].outcome is Outcome.NOT_SENT
 
 
-def test_nothing_is_sent_when_one_is_wrong() -> None:
+@pytest.mark.parametrize("before", [1, 5000])
+def test_nothing_is_sent_when_one_is_wrong(before) -> None:
     world = World()
-    with pytest.raises(InvalidMessageError, match="message 1: body is empty"):
-        send_many(world, [Message("T", b"x"), Message("T", b"")])
+    with pytest.raises(InvalidMessageError, match=f"message {before}: body is empty"):
+        send_many(world, [*[Message("T", b"x")] * before, Message("T", b"")])
     assert world.stored == []
 
 
@@ -153,11 +157,14 @@ def test_messages_with_flags_share_a_request_and_delayed_ones_never_do() -> None
     assert [item.flag for item in decode_batch(first.body)] == list(range(20))
 
 
-def test_a_long_list_is_split_in_pieces_between_which_others_have_their_turn() -> None:
+@pytest.mark.parametrize(("key", "turns"), [(None, 0), ("k", 3)])
+def test_a_long_list_is_split_in_pieces_between_which_others_have_their_turn(key, turns) -> None:
     world = World(1)
-    given = [Message("T", b"%d" % number) for number in range(3 * CHECKED_AT_ONCE + 5)]
+    count = 3 * CHECKED_AT_ONCE + 5
+    given = [Message("T", b"%d" % number, sharding_key=key) for number in range(count)]
     many = ManySender(world.sender, given, None)
-    turns: list[Sleep] = []
+    assert [many.check() for _ in range(4)] == [True, True, True, False]
+    slept: list[Sleep] = []
 
     def watched() -> Op[list[Stream]]:
         operation, answer = many.streams(), None
@@ -167,11 +174,11 @@ def test_a_long_list_is_split_in_pieces_between_which_others_have_their_turn() -
             except StopIteration as stop:
                 return stop.value
             if isinstance(effect, Sleep):
-                turns.append(effect)
+                slept.append(effect)
             answer = yield effect
 
     streams = world.driver.run(watched())
-    assert len(turns) == 3
+    assert len(slept) == turns, "messages without a key are cut when they are checked"
     parts = [part for stream in streams for part in stream.parts]
     assert sorted(index for part in parts for index in part.indexes) == list(range(len(given)))
     sizes = [len(part.indexes) for part in parts]
@@ -193,7 +200,8 @@ def test_free_and_keyed_messages_of_several_topics_find_their_results_in_any_mix
     assert sorted(bodies(world)) == sorted(message.body for message in given)
 
 
-def test_streams_that_go_on_together_encode_a_share_in_each_tick() -> None:
+def test_streams_that_go_on_together_encode_a_share_in_each_tick(monkeypatch) -> None:
+    monkeypatch.setattr("rocketwire.core.sending.send_many._AHEAD", 0)
     world = World()
     many = ManySender(world.sender, [Message("T", b"%d" % n) for n in range(16_000)], None)
     streams = world.driver.run(many.streams())
@@ -203,12 +211,13 @@ def test_streams_that_go_on_together_encode_a_share_in_each_tick() -> None:
         effects = [(operation, operation.send(None)) for operation in waiting]
         waiting = [operation for operation, effect in effects if type(effect) is Sleep]
         ticks.append(len(effects) - len(waiting))
-    # Two parts of a thousand fit into one tick; the first stream of each has them encoded first.
-    assert ticks == [2, 2, 2, 2]
+    # One part of a thousand fits into one tick.
+    assert ticks == [1] * 8
 
 
 def test_a_part_above_the_share_of_a_tick_goes_alone(monkeypatch) -> None:
     monkeypatch.setattr("rocketwire.core.sending.send_many.CHECKED_AT_ONCE", 10)
+    monkeypatch.setattr("rocketwire.core.sending.send_many._AHEAD", 0)
     world = World()
     many = ManySender(world.sender, [Message("T", b"%d" % n) for n in range(3000)], None)
     streams = world.driver.run(many.streams())
@@ -219,3 +228,116 @@ def test_a_part_above_the_share_of_a_tick_goes_alone(monkeypatch) -> None:
         ticks.append(len(effects) - len(waiting))
     assert sum(ticks) == len(streams)
     assert max(ticks) == 1
+
+
+def parts_of(many: ManySender, world: World) -> list[Part]:
+    return [part for stream in world.driver.run(many.streams()) for part in stream.parts]
+
+
+def ahead(parts: list[Part]) -> list[int]:
+    """The bytes of those that are encoded."""
+    return [len(part.content.body) for part in parts if part.content is not None]
+
+
+def test_batches_are_encoded_when_their_messages_are_checked() -> None:
+    world = World()
+    given = [Message("T", b"%d" % number) for number in range(5000)]
+    given += [Message("T", b"k%d" % number, sharding_key="k") for number in range(2000)]
+    parts = parts_of(ManySender(world.sender, given, None), world)
+    assert len(ahead(parts)) == 4, "not what has keys: those before it may fail; nor the last"
+    encoded = next(part for part in parts if part.content is not None)
+    assert encoded.messages == encoded.fields == [], "they are let go of"
+
+
+def test_no_more_is_encoded_ahead_than_may_be(monkeypatch) -> None:
+    monkeypatch.setattr("rocketwire.core.sending.send_many._AHEAD", 250_000)
+    world = World()
+    given = [Message("T", b"%04d" % number * 50) for number in range(5000)]
+    many = ManySender(world.sender, given, None)
+    parts = parts_of(many, world)
+    assert 250_000 <= sum(ahead(parts)) < 250_000 + 256 * 1024
+    assert len(ahead(parts)) < len(parts) - 2
+    results = send_many(world, given)
+    assert len({result.message_id for result in results}) == len(given)
+    assert sorted(bodies(world)) == sorted(message.body for message in given)
+
+
+def test_large_bodies_are_not_all_encoded_in_one_go() -> None:
+    world = World()
+    many = ManySender(world.sender, [Message("T", b"x" * 60_000)] * 1000, None)
+    many.check()
+    parts = parts_of(many, world)
+    assert 2_000_000 < sum(ahead(parts)) < 2_400_000
+    assert len(parts) == 250
+
+
+def test_what_an_iterator_makes_is_made_as_it_is_checked() -> None:
+    world, made = World(), []
+
+    def make() -> Iterator[Message]:
+        for number in range(4500):
+            made.append(number)
+            yield Message("T", b"%d" % number)
+
+    many = ManySender(world.sender, make(), None)
+    assert made == []
+    assert many.check()
+    assert len(made) == CHECKED_AT_ONCE
+    assert world.asked == []
+    streams = world.driver.run(many.streams())
+    world.driver.run(run_together([many.run(stream) for stream in streams]))
+    assert len(many.finish(return_errors=False)) == len(made) == 4500
+    assert sorted(map(int, bodies(world))) == made
+
+
+def test_an_iterator_that_fails_sends_nothing() -> None:
+    def make() -> Iterator[Message]:
+        for number in range(4500):
+            yield Message("T", b"%d" % number)
+        raise LookupError("no more")
+
+    world = World()
+    with pytest.raises(LookupError, match="no more"):
+        send_many(world, make())
+    assert world.stored == []
+
+
+def test_a_list_may_be_changed_while_it_is_sent() -> None:
+    world = World()
+    given = [Message("T", b"%d" % number) for number in range(4500)]
+    many = ManySender(world.sender, given, None)
+    given.clear()
+    streams = world.driver.run(many.streams())
+    world.driver.run(run_together([many.run(stream) for stream in streams]))
+    assert len(many.finish(return_errors=False)) == 4500
+
+
+class Heard:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.before: list[Message] = []
+        self.after: list[Message] = []
+        self.ids: list[str] = []
+
+    def before_send(self, message: Message) -> None:
+        self.before.append(message)
+
+    def after_send(self, event: SendEvent) -> None:
+        self.after += event.messages
+        self.ids += event.message_ids
+
+
+@pytest.mark.parametrize(
+    ("size", "count"), [(10, 2500), (150_000, 10)]
+)  # in batches, and each alone
+def test_hooks_hear_of_every_message_once(size, count) -> None:
+    hook = Heard()
+    world = World(hooks=[hook])
+    given = [Message("T", b"%06d" % number * (size // 6 + 1)) for number in range(count)]
+    results = send_many(world, given)
+    assert all(type(result) is SendResult for result in results)
+    sent = sorted(message.body for message in given)
+    assert sorted(message.body for message in hook.before) == sent
+    assert sorted(message.body for message in hook.after) == sent
+    assert len(set(hook.ids)) == count
