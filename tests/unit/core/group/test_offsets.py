@@ -141,6 +141,11 @@ def test_offsets_that_did_not_move_are_told_again_once_a_minute():
     assert ("T", 0) not in broker.offsets
     world.run(40.0)
     assert broker.offsets["T", 0] == 3
+    del broker.offsets["T", 0]
+    world.run(30.0)  # nor more often later on
+    assert ("T", 0) not in broker.offsets
+    world.run(35.0)
+    assert broker.offsets["T", 0] == 3
 
 
 def test_a_broker_that_was_away_is_told_the_offsets_again():

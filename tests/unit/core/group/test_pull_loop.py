@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
-from tests.unit.core.group.group_world import GroupWorld
+from tests.unit.core.group.group_world import GroupWorld, Member
+from tests.unit.core.world import decoded
 
 from rocketwire.config import Credentials
-from rocketwire.core.reading.pull import ALL, TagFilter, tag_filter
+from rocketwire.core.effects import Invoke, InvokeAll
+from rocketwire.core.reading.pull import ALL, HOLD_SLACK, TagFilter, tag_filter
 from rocketwire.hooks import QueueEvent
 from rocketwire.message import MessageQueue
 from rocketwire.testing.simulated_network import Refuse
+from rocketwire.testing.simulation import SimulatedDriver
 from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode
 from rocketwire.wire.command import BINARY, JSON, Command
+from rocketwire.wire.route import TopicRoute
 
 ONE = ("broker-a", 0)
 #: What signatures and namespaces add.
@@ -202,6 +208,106 @@ def test_a_garbled_answer_does_not_stop_a_queue():
     world.send(3, ONE)
     world.run(5.0)
     assert len(world.bodies) == 3
+
+
+def calls(world: GroupWorld, effects: list) -> list[list[tuple[float, str, int]]]:
+    """The rounds of pulls of T: how long each may take, where it goes, and from which offset on."""
+    rounds = []
+    for moment, effect in effects:
+        invokes = effect.invokes if isinstance(effect, InvokeAll) else [effect]
+        found = []
+        for call in invokes:
+            if isinstance(call, Invoke):
+                command = decoded(call.request)
+                if command.code == RequestCode.PULL_MESSAGE and command.ext["topic"] == "T":
+                    offset = int(command.ext["queueOffset"])
+                    found.append((round(call.deadline - moment, 6), call.address, offset))
+        if found:
+            rounds.append(found)
+    return rounds
+
+
+def watched(**options: object) -> tuple[GroupWorld, Member, list]:
+    """A member of a world with one queue, and all that its operations wait for."""
+    world = GroupWorld(brokers=1, queues=1)
+    world.driver = SimulatedDriver(world.network, record=True)
+    return world, world.member(**options), world.driver.effects
+
+
+def test_a_pull_that_waits_has_the_time_for_it_and_one_of_several_has_not():
+    world, member, effects = watched(pull_wait=10.0, pull_timeout=4.0)
+    world.send(200, ONE)
+    member.begin()
+    world.run(5.0)
+    rounds = calls(world, effects)
+    single = {limit for found in rounds if len(found) == 1 for limit, _, _ in found}
+    several = {limit for found in rounds if len(found) > 1 for limit, _, _ in found}
+    assert single == {10.0 + HOLD_SLACK + 4.0}
+    assert several == {4.0}
+
+
+def test_a_queue_is_pulled_at_the_slave_that_its_broker_suggests_if_that_is_known():
+    world, member, effects = watched()
+    broker = world.brokers["broker-a"]
+    true, suggested = broker._read, {"suggestWhichBrokerId": "1"}
+    slave = "10.0.0.50:10911"
+
+    def read(command: Command, offset: int) -> Command:
+        reply = true(command, offset)
+        reply.ext |= suggested
+        return reply
+
+    broker._read = read
+    member.begin()
+    world.run(1.0)
+
+    def next_place() -> str:
+        effects.clear()
+        world.send(1, ONE)
+        world.run(0.1)
+        return calls(world, effects)[0][0][1]
+
+    assert next_place() == broker.address, "no route has that slave"
+    routes = member.group.instance.routes
+    route = routes.get("T").route
+    (data,) = route.brokers
+    data = data._replace(addresses={**data.addresses, 1: slave})
+    routes.update("T", TopicRoute(route.queues, (data,), route.order_conf, route.mappings))
+    world.network.brokers[slave] = broker
+    assert next_place() == slave
+    suggested["suggestWhichBrokerId"] = "0"
+    next_place()
+    assert next_place() == broker.address
+
+
+def test_templates_of_pulls_are_made_anew_with_the_subscription_and_old_ones_are_let_go():
+    world, member, _ = watched()
+    world.send(200, ONE)
+    member.begin()
+    world.run(5.0)
+    (held,) = [held for queue, held in member.group.queues.items() if queue.topic == "T"]
+    assert {key[0] for key in held.templates} == {False, True}, "of both kinds of pulls"
+    for tags in ("A", "B"):
+        member.group.subscribe({"T": tag_filter(tags)})
+        world.run(1.0)
+        assert {key[2] for key in held.templates} == {tags}
+
+
+def test_the_rests_between_failed_pulls_grow_up_to_a_limit():
+    world, member, effects = watched()
+    member.begin()
+    world.run(1.0)
+    world.brokers["broker-a"].break_now(Refuse())
+    began = world.clock()
+    world.run(30.0)
+    moments = []
+    for moment, effect in effects:
+        if moment >= began and isinstance(effect, Invoke):
+            command = decoded(effect.request)
+            if command.code == RequestCode.PULL_MESSAGE and command.ext["topic"] == "T":
+                moments.append(moment)
+    rests = [round(b - a, 1) for a, b in pairwise(moments)]
+    assert rests[:6] == [0.2, 0.4, 0.8, 1.6, 3.0, 3.0]
 
 
 FILTERS = [ALL, tag_filter("A"), TagFilter("a > 1", frozenset(), "SQL92")]

@@ -6,10 +6,11 @@ import pytest
 from tests.unit.core.group.group_world import GroupWorld
 from tests.unit.core.group.storms import Storm, check_split
 
+from rocketwire.core.group.rebalance import rebalance
 from rocketwire.core.lookup import refresh_topic
 from rocketwire.hooks import QueuesEvent
 from rocketwire.message import MessageQueue
-from rocketwire.testing.simulated_network import Hang
+from rocketwire.testing.simulated_network import Hang, Refuse
 from rocketwire.wire.codes import RequestCode
 
 
@@ -199,6 +200,43 @@ def test_hooks_are_told_of_every_queue_that_comes_and_goes():
     counters = member.group.counters
     assert counters.assigned == sum(len(q) for kind, q in told.events if kind == "assigned")
     assert counters.revoked == counters.assigned - len(alone)
+
+
+def test_hooks_are_told_of_queues_before_they_go_and_never_of_none():
+    told: list[tuple[MessageQueue, ...]] = []
+
+    class Hook:
+        def queues_revoked(self, event):
+            assert set(event.queues) <= set(member.group.queues), "it is told while they are ours"
+            told.append(event.queues)
+
+    world = GroupWorld()
+    member = world.member(hooks=[Hook()]).begin()
+    world.run(60.0)
+    assert told == []
+    alone = set(member.group.queues)
+    world.member().begin()
+    world.run(1.0)
+    assert {queue for queues in told for queue in queues} == alone - set(member.group.queues)
+    assert all(told)
+    rest = set(member.group.queues)
+    told.clear()
+    member.leave()
+    world.run(1.0)
+    assert [set(queues) for queues in told] == [rest]
+
+
+def test_why_queues_can_not_be_shared_is_told(caplog):
+    world = GroupWorld(brokers=1)
+    member = world.member().begin()
+    world.run(1.0)
+    caplog.clear()
+    world.brokers["broker-a"].break_now(Refuse())
+    assert world.driver.run(rebalance(member.group)) is False
+    words = [r.getMessage() for r in caplog.records if "can't be shared" in r.getMessage()]
+    assert len(words) == 1
+    assert words[0].startswith("queues of T can't be shared just now: ")
+    assert len(member.group.queues) == 5, "what it has, it keeps"
 
 
 def test_queues_of_a_broker_that_is_new_are_taken_over_at_the_next_heartbeat():

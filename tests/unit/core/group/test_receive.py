@@ -9,7 +9,8 @@ from tests.unit.core.world import World
 
 from rocketwire.core.group.receive import Receiver
 from rocketwire.core.group.receive_start import Place
-from rocketwire.errors import BrokerError, TransportError
+from rocketwire.core.group.received import extension, release_after
+from rocketwire.errors import BrokerError, InvalidMessageError, TransportError
 from rocketwire.testing.simulated_network import Refuse
 from rocketwire.wire.client_bodies import Subscription
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -255,3 +256,22 @@ def test_a_receipt_that_the_sender_wrote_into_its_message_does_not_count(
     assert taken.receipt.encode() == f"7 1700000000000 60000 3 {mark} broker-a 0 9"
     world.driver.run(receiver.acknowledge([(taken.receipt, "T")]))
     assert brokers.acks[0].ext["topic"] == topics[mark]
+
+
+def test_the_first_of_several_questions_is_held_for_a_moment_and_later_ones_for_longer() -> None:
+    world = World(brokers=2)
+    brokers = Brokers(world)
+    receive(world, make(world), wait=5.0)
+    held = [int(p.ext["pollTime"]) for p in brokers.pops if p.ext["pollTime"] != "0"]
+    assert held[:10:2] == [50, 100, 200, 400, 500]
+
+
+def test_a_message_is_given_back_at_once_or_after_a_time_that_makes_sense() -> None:
+    assert release_after(0) == 0.0
+    assert release_after("10 s") == 10.0
+    assert extension(0.001) == 0.001
+    for wrong in (release_after, extension):
+        with pytest.raises(InvalidMessageError):
+            wrong(-1.0)
+    with pytest.raises(InvalidMessageError):
+        extension(0)

@@ -13,6 +13,8 @@ from rocketwire.core.group.send_back import Retry, bury_work
 from rocketwire.errors import ConfigError, InvalidMessageError
 from rocketwire.hooks import QueueEvent, RetryEvent
 from rocketwire.testing.simulated_network import Refuse
+from rocketwire.wire.codes import RequestCode
+from rocketwire.wire.properties import decode_properties
 
 ONE = ("broker-a", 0)
 
@@ -366,6 +368,10 @@ def test_an_exact_retry_comes_to_the_second_and_never_too_early(after):
         world.run(0.05)
     assert after <= world.clock() - began <= after + 1.2
     assert not world.sent_back
+    copies = [c for c in world.brokers["broker-a"].seen if c.code == RequestCode.SEND_MESSAGE_V2]
+    due = [decode_properties(c.ext["i"]).get("TIMER_DELIVER_MS") for c in copies]
+    # Just after a whole second: timers go by these, and are early rather than late.
+    assert [moment and int(moment) % 1000 for moment in due] == ([1] if after else [None])
     assert [queue.topic for _, queue, _, _ in world.handled] == ["T", "%RETRY%g"]
 
 

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import pytest
 from tests.unit.core.group.test_process_queue import message
 
+from rocketwire.core.effects import Wait
 from rocketwire.core.group.process_queue import ProcessQueue
 from rocketwire.core.group.stats import ConsumerCounters
 from rocketwire.core.group.workload import SLICE, Limits, Work, Workload
@@ -193,6 +194,7 @@ def test_messages_put_back_into_a_dropped_queue_are_let_go():
     bench.workload.drop(queue)
     bench.workload.release(work)
     assert (bench.workload.held, queue.in_hand, queue.floor) == (0, 0, 0)
+    assert (bench.workload.held_bytes, queue.held, queue.held_bytes) == (0, 0, 0)
 
 
 def test_work_from_before_a_fresh_start_counts_no_more():
@@ -340,6 +342,9 @@ def test_bytes_count_as_stored_while_they_wait_and_as_they_are_once_decompressed
     second = bench.take()
     assert len(second.messages[0].body) == 6000
     assert "bytes are held altogether" in bench.workload.full(other)
+    record = (bench.workload.held_bytes - len(b"body")) // 4
+    told = bench.workload.held_bytes + 2 * (6000 - record)
+    assert bench.workload.full(other) == f"{told} bytes are held altogether"
     for work in (first, second):
         bench.workload.finish(work)
     assert bench.workload.full(queue) is None
@@ -492,3 +497,61 @@ def test_the_span_of_an_ordered_queue_is_no_limit():
 
 def test_a_new_consumer_has_counted_nothing():
     assert not any(vars(ConsumerCounters()).values())
+
+
+def is_rung(queue: ProcessQueue) -> bool:
+    """Whether the loop that pulls a queue was woken."""
+    effect = next(queue.wake_up.wait(0.0))
+    assert isinstance(effect, Wait)
+    return effect.event.is_set
+
+
+@pytest.mark.parametrize(
+    ("limits", "count", "rung_at"),
+    [
+        (Limits(queue_messages=8), 8, 4),
+        (Limits(queue_messages=9), 9, 4),
+        (Limits(queue_span=8), 9, 5),
+        (Limits(messages=8), 8, 4),
+        (Limits(queue_bytes=32), 8, 4),  # of four bytes each
+    ],
+)
+def test_a_full_queue_is_pulled_again_when_it_is_half_empty(limits, count, rung_at):
+    bench = Bench(limits=limits)
+    queue = bench.queue(0, count)
+    assert bench.workload.full(queue) is not None
+    left = count
+    while not is_rung(queue):
+        work = bench.take()
+        bench.workload.finish(work)
+        left -= 1
+    assert left == rung_at
+    assert not queue.is_full
+
+
+def test_a_queue_that_is_not_full_is_not_woken_by_what_is_handled():
+    bench = Bench(limits=Limits(queue_messages=8))
+    queue = bench.queue(0, 4)
+    assert bench.workload.full(queue) is None
+    for _ in range(4):
+        bench.workload.finish(bench.take())
+    assert not is_rung(queue)
+
+
+def test_a_full_queue_that_holds_nothing_more_is_pulled_whatever_others_hold():
+    bench = Bench(limits=Limits(messages=4))
+    one, other = bench.queue(0, 1), bench.queue(1, 4)
+    assert bench.workload.full(one) is not None
+    work = bench.take()
+    assert work.process_queue is one
+    bench.workload.finish(work)
+    assert is_rung(one)
+    assert not is_rung(other)
+
+
+@pytest.mark.parametrize(("held", "others", "room"), [(0, 0, 10), (4, 0, 6), (4, 9, 2), (4, 40, 1)])
+def test_the_room_of_a_queue_is_what_the_tighter_limit_leaves(held, others, room):
+    bench = Bench(limits=Limits(queue_messages=10, messages=15))
+    queue = bench.queue(0, held)
+    bench.queue(1, others)
+    assert bench.workload.room(queue) == room
