@@ -33,6 +33,23 @@ def handle(message):
         consumer.stop()
 consumer.run(handle)
 """
+#: Its broker takes no message back, so that all of them rest here at the same time.
+FAILING = """
+import logging
+from rocketwire import Consumer
+logging.disable()
+sizes, seen = [], set()
+consumer = Consumer(name_server, group="failing", start="earliest", workers=1).subscribe(topic)
+def handle(message):
+    body = message.body
+    if message.offset not in seen:
+        seen.add(message.offset)
+        sizes.append(len(body))
+    if len(sizes) == count:
+        consumer.stop()
+    raise ValueError("no")
+consumer.run(handle)
+"""
 COLUMNS = """
 from rocketwire import Reader
 from rocketwire.columns import read_batches
@@ -53,11 +70,14 @@ def bombs() -> Iterator[tuple[str, str]]:
             for _ in range(COUNT):
                 ext = send_ext("bombs") | {"e": "0", "f": str(0x301)}
                 assert client.call(RequestCode.SEND_MESSAGE_V2, ext, body).code == 0
+        cluster.brokers[0].reject(1, code=RequestCode.CONSUMER_SEND_MESSAGE_BACK)
         yield cluster.name_server, "bombs"
 
 
 @pytest.mark.parametrize(
-    "program", [READER, CONSUMER, COLUMNS], ids=["reader", "consumer", "columns"]
+    "program",
+    [READER, CONSUMER, FAILING, COLUMNS],
+    ids=["reader", "consumer", "failing consumer", "columns"],
 )
 def test_memory_is_bounded_whatever_bodies_become(bombs, program):
     name_server, topic = bombs

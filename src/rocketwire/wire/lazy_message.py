@@ -279,6 +279,13 @@ def grown_by(messages: Iterable[StoredMessage]) -> int:
     return grown
 
 
+def forget_bodies(messages: Iterable[StoredMessage]) -> None:
+    """Keep of messages that were read what is stored: a body is decompressed again if it is asked for."""
+    for message in messages:
+        if hasattr(message, "_record"):
+            message.__dict__.pop("body", None)
+
+
 def tried_again(message: StoredMessage) -> StoredMessage:
     """The same message, counted as tried once more, and its body forgotten."""
     times = message.reconsume_times + 1

@@ -24,7 +24,7 @@ from rocketwire.log_fields import about
 from rocketwire.message import MessageQueue
 from rocketwire.setting_values import limit
 from rocketwire.stored_message import StoredMessage
-from rocketwire.wire.lazy_message import tried_again
+from rocketwire.wire.lazy_message import forget_bodies, grown_by, tried_again
 
 #: When a message comes again whose handler hung.
 _HUNG_PAUSE: Final = 10.0
@@ -32,6 +32,8 @@ _HUNG_PAUSE: Final = 10.0
 _LOCAL_PAUSE: Final = 5.0
 #: Ordered queues rest at least and at most so long, as in Java.
 _SHORTEST, _LONGEST = 0.01, 30.0
+#: Bytes that bodies may have grown by while messages whose handlers failed wait to be seen to.
+_LITTLE: Final = 1024 * 1024
 #: Tries after which a message that holds up an ordered queue is reported.
 _MANY: Final = 16
 
@@ -87,7 +89,24 @@ def _bury_all(group: Group, work: Work, reason: str) -> Op[None]:
 def return_work(group: Group, work: Work, retry: Retry, error: Exception | None) -> Op[None]:
     """A handler failed, or asked for its messages again: see to them."""
     group.counters.failed += len(work.messages)
+    _let_go(work.messages, error)
     yield from _or_again(group, work, _return(group, work, retry, error))
+
+
+def _let_go(messages: Sequence[StoredMessage], error: Exception | None) -> None:
+    """Forget what a handler has made of large messages: many may wait to be seen to.
+
+    An error holds it, too, by the frames of its traceback, which is in the log.
+    """
+    if grown_by(messages) <= _LITTLE:
+        return
+    forget_bodies(messages)
+    told: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in told:
+        told.add(id(cause))
+        cause.__traceback__ = None
+        cause = cause.__cause__ or cause.__context__
 
 
 def _or_again(group: Group, work: Work, operation: Op[None]) -> Op[None]:
