@@ -22,6 +22,7 @@ from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.trace import BATCH, LINGER, MAX_BYTES, MAX_KEYS, PAUSE, QUEUE, TIMEOUT
 from rocketwire.core.wake_up import WakeUp
 from rocketwire.hooks import HookSet
+from rocketwire.log_fields import about
 from rocketwire.message import Message
 from rocketwire.stored_message import StoredMessage
 from rocketwire.wire.headers import DEFAULT_REGION
@@ -130,7 +131,8 @@ class ConsumeTracer:
             except Exception as error:  # noqa: BLE001 - keys that can't be had for a moment, say
                 self.dropped += records
                 if not self._is_failing:
-                    _log.warning("traces are lost, messages are not: %s", error)
+                    text, extra = "traces are lost, messages are not: %s", about(group=self._group)
+                    _log.warning(text, error, extra=extra)
                 self._is_failing = True
             else:
                 self._is_failing = False
