@@ -66,6 +66,20 @@ def test_a_member_tells_what_it_does():
     assert queues["T", 0]["locked"] is True
 
 
+@pytest.mark.parametrize(
+    ("ordered", "left", "locked"), [(True, 10.0, True), (True, 0.0, False), (False, 10.0, False)]
+)
+def test_a_queue_is_told_as_locked_only_while_its_lock_holds(ordered, left, locked):
+    world, member = running(ordered=ordered)
+    member.group.queues[ONE].locked_until = world.clock() + left
+    reply = answer(member.group, Command(307, {"consumerGroup": GROUP, "clientId": member.name}))
+    table = {(q["topic"], q["queueId"]): i for q, i in pairs(loads(reply.body)["mqTable"])}
+    told = table["T", 0]
+    assert told["locked"] is locked
+    assert (told["lastLockTimestamp"] > 0) is locked
+    assert (told["cachedMsgMinOffset"], told["cachedMsgMaxOffset"]) == (6, 5)
+
+
 def test_questions_that_make_no_sense_are_refused():
     _, member = running()
     for code, group in ((307, "other"), (309, "other"), (309, GROUP)):

@@ -499,6 +499,17 @@ def test_a_new_consumer_has_counted_nothing():
     assert not any(vars(ConsumerCounters()).values())
 
 
+def test_what_a_queue_has_decompressed_counts_among_all_bytes():
+    bench = Bench(limits=Limits(queue_bytes=50_000, bytes=6000))
+    queue = bench.queue(0)
+    packed = encode_record(topic="T", body=zlib.compress(bytes(6000)), system_flag=1)
+    bench.workload.put(queue, cut(Source(packed, queue.queue)).messages, 1)
+    bench.put(queue, 1)
+    assert bench.workload.full(queue) is None
+    assert len(bench.take().messages[0].body) == 6000
+    assert bench.workload.full(queue) == f"{6000 + len(b'body')} bytes are held altogether"
+
+
 def is_rung(queue: ProcessQueue) -> bool:
     """Whether the loop that pulls a queue was woken."""
     effect = next(queue.wake_up.wait(0.0))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from rocketwire.core.sending.flush import FlushGroups
+from typing import Any
+
+import pytest
+
+from rocketwire.core.sending.flush import FlushGroups, done_callback, left_to_parent, no_room
+from rocketwire.errors import Outcome
 
 
 def test_a_closed_group_is_over_when_the_last_of_it_has_left() -> None:
@@ -50,3 +55,43 @@ def test_closing_again_names_the_earlier_ones_that_are_not_over() -> None:
     assert groups.close() == [first, second]
     first.leave()
     assert groups.close() == [second]
+
+
+class Delivery:
+    """One whose outcome is known."""
+
+    def __init__(self, outcome: Any) -> None:
+        self.outcome = outcome
+
+    def exception(self) -> Exception | None:
+        return self.outcome if isinstance(self.outcome, Exception) else None
+
+    def result(self) -> Any:
+        return self.outcome
+
+
+@pytest.mark.parametrize("outcome", ["stored", ValueError("not stored")], ids=["good", "bad"])
+def test_of_two_callbacks_the_one_of_the_outcome_is_called(outcome: Any) -> None:
+    good: list[Any] = []
+    bad: list[Any] = []
+    done_callback(good.append, bad.append)(Delivery(outcome))
+    assert (good, bad) == (([outcome], []) if outcome == "stored" else ([], [outcome]))
+    done_callback(None, None)(Delivery(outcome))
+
+
+def test_errors_of_submitting_tell_what_became_of_the_message() -> None:
+    assert left_to_parent().outcome is Outcome.MAYBE_STORED
+    error = no_room(12, 3.0)
+    assert error.outcome is Outcome.NOT_SENT
+    assert "12 messages are in flight and none was answered in 3.0 s" in str(error)
+
+
+def test_several_leave_a_group_at_once() -> None:
+    groups = FlushGroups()
+    only = groups.current
+    only.count += 3
+    groups.close()
+    only.leave(2)
+    assert not only.over.is_set
+    only.leave()
+    assert only.over.is_set
