@@ -270,6 +270,21 @@ def test_an_empty_topic_makes_an_empty_archive(run, check):
     assert check().is_good
 
 
+def test_what_brokers_left_out_is_not_called_missing(spark, cluster, producer, topic, tmp_path):
+    send_table(
+        producer, {"body": [f"b{i}" for i in range(60)], "tags": ["x", "y", "z"] * 20}, topic
+    )
+    lake, where = tmp_path / "lake", {"name_servers": cluster.name_server}
+    assert archive(spark, topic, lake, options={"tags": "x"}, **where).rows == 20
+    found = verify_archive(spark, lake, **where)
+    assert (found.rows, found.problems) == (20, ())
+    with pytest.raises(ConfigError, match="its stream had filter"):
+        archive(spark, topic, lake, options={"tags": "y"}, **where)
+    shutil.rmtree(lake)
+    found = verify_archive(spark, lake, **where)
+    assert sum(int(text.split(": ")[1].split()[0]) for text in found.problems) == 20
+
+
 def test_a_folder_without_archive_is_not_called_whole(spark, cluster, tmp_path):
     with pytest.raises(ConfigError, match="there is no archive"):
         verify_archive(spark, tmp_path / "mistyped", name_servers=cluster.name_server)

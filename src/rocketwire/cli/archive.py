@@ -85,7 +85,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     check_first(here, given, reads=None if verify else topic, start=start, folder=folder)
     check_body(body, schema, registry_header=registry_header)
     if not verify:
-        check_archive_use(topic, folder, file_format, checkpoint, body, forget_broker or ())
+        check_archive_use(topic, folder, file_format, checkpoint, body, forget_broker or (), given)
     with started_spark(here, master, config=settings) as spark:
         from rocketwire.spark import archive as run
 

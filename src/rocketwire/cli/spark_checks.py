@@ -101,6 +101,7 @@ def check_archive_use(
     checkpoint: str | None,
     body: str,
     forgotten: Sequence[str],
+    options: Mapping[str, str],
 ) -> None:
     """Refuse what an archive that is there already can't be used for.
 
@@ -110,8 +111,9 @@ def check_archive_use(
     from rocketwire.spark.pipelines.archive import check_use
 
     check_use(
-        topic, folder, format=kind, checkpoint=checkpoint, body=body, forget_brokers=forgotten
-    )
+        topic, folder, format=kind, checkpoint=checkpoint, body=body, forget_brokers=forgotten,
+        options=options,
+    )  # fmt: skip
 
 
 def checkpoint_of(source: str, target: str, given: str | None) -> str:

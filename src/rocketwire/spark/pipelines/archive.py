@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.columns.schema import READ_COLUMNS
 from rocketwire.errors import ConfigError, RocketMQError
@@ -112,7 +112,7 @@ def archive(  # noqa: PLR0913 - each is one decision of the user
     bodies = body_reader(spark, body, schema, topic, settings, has_header=registry_header)
     if bodies.schema == VARIANT and format == "parquet":
         raise ConfigError("schema is variant: Parquet files of an archive need columns; give DDL")
-    claimed = _claim(place, topic, body)
+    claimed = _claim(place, topic, body, settings)
     # All files of an archive have the columns of its first: engines differ in what they make of more.
     settings.setdefault("columns", claimed.get("columns", _COLUMNS_BEFORE))
     with only_writer(place.beside, f"archive of {topic}", place.hadoop):
@@ -151,6 +151,7 @@ def check_use(
     checkpoint: str | None,
     body: str,
     forget_brokers: Sequence[str],
+    options: Mapping[str, str],
 ) -> None:
     """Refuse what an archive that is there can't be used for; needs no session.
 
@@ -163,20 +164,30 @@ def check_use(
     progress = place_text(checkpoint) if checkpoint else default_checkpoint(text)
     known = local_checkpoint(progress)
     if known is not None:
-        known.check(_use(topic, text, body, format))
+        known.check(_use(topic, text, body, format, options))
     beside = local_path(progress if is_table_name(text, format) else text)
     if beside is not None:
         record = ArchiveRecord.load(LocalFiles(), os.path.abspath(beside))  # noqa: PTH100 - keeps links
         record.forget(forget_brokers)
 
 
-def _use(topic: str, folder: str, body: str, kind: str) -> dict[str, str]:
-    return {"topic": topic, "folder": folder, "body": body, "format": kind}
+def _use(
+    topic: str, folder: str, body: str, kind: str, options: Mapping[str, str]
+) -> dict[str, Any]:
+    # What brokers leave out is not missing: a check of the archive must know of it.
+    chosen = {
+        name.lower(): value.strip()
+        for name, value in options.items()
+        if name.lower() in {"tags", "sql"} and value.strip() not in {"", "*"}
+    }
+    return {"topic": topic, "folder": folder, "body": body, "format": kind, "filter": chosen}
 
 
-def _claim(place: ArchivePlace, topic: str, body: str) -> dict[str, str]:
+def _claim(
+    place: ArchivePlace, topic: str, body: str, options: Mapping[str, str]
+) -> dict[str, Any]:
     """Note what the checkpoint is used for; what it can't be used for is refused."""
-    claimed = _use(topic, place.folder, body, place.kind)
+    claimed = _use(topic, place.folder, body, place.kind, options)
     note = place.checkpoint.note()
     if note is None or "columns" in note:
         claimed["columns"] = ",".join(READ_COLUMNS) if note is None else note["columns"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +11,8 @@ from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
 from rocketwire.spark.client import Cluster, reader_for
 from rocketwire.spark.completeness import describe_missing
-from rocketwire.spark.offsets import StreamOffset
+from rocketwire.spark.offsets import StreamOffset, nest
+from rocketwire.spark.option_values import EARLIEST
 from rocketwire.spark.pipelines.archive_place import ArchivePlace
 from rocketwire.spark.pipelines.archive_record import ArchiveRecord
 from rocketwire.spark.pipelines.archive_sinks import read_archive
@@ -62,9 +64,14 @@ def check_archive(
             "cast(topic AS string) AS topic", "broker", "queueId", "queueOffset"
         )
     found = {} if frame is None else _spans(frame)
-    problems = [] if frame is None else [*_repeats(frame, found), *_gaps(frame, found)]
+    problems = [] if frame is None else _repeats(frame, found)
     record = ArchiveRecord.load(place.files, place.beside)
-    problems += _against_checkpoint(found, place.checkpoint, record.begins)
+    chosen = (place.checkpoint.note() or {}).get("filter")
+    if chosen:
+        problems += _against_topic(spark, frame, place.checkpoint, record, {**settings, **chosen})
+    else:
+        problems += [] if frame is None else _gaps(frame, found)
+        problems += _against_checkpoint(found, place.checkpoint, record.begins)
     problems += _against_brokers(found, settings)
     problems += _against_record(spark, record, found, settings)
     rows = sum(span["count"] for span in found.values())
@@ -163,6 +170,51 @@ def _against_checkpoint(
             if low < high
         ]
     return tuple(texts)
+
+
+def _against_topic(
+    spark: SparkSession,
+    frame: DataFrame | None,
+    checkpoint: Checkpoint,
+    record: ArchiveRecord,
+    settings: Mapping[str, str],
+) -> list[str]:
+    """What an archive of filtered messages lacks: offsets do not tell, so the topic is read again.
+
+    Messages that have expired since, and those of brokers that are away, can't be compared.
+    """
+    from pyspark.sql import functions as f
+
+    offset = checkpoint.last_offsets()
+    if offset is None:
+        return []
+    end = StreamOffset.from_json(offset)
+    cluster = Cluster(reader_for(checked(settings)))
+    topics = sorted({queue.topic for queue in end.offsets})
+    there = {queue for topic in topics for queue in cluster.queues_of(topic) or ()}
+    ends = {queue: stop for queue, stop in end.offsets.items() if queue in there}
+    if not ends:
+        return []
+    begins = {q: record.begins.get(q, end.begins.get(q, EARLIEST)) for q in ends}
+    place = ("topic", "broker", "queueId", "queueOffset")
+    options = dict(settings) | {
+        "topics": ",".join(sorted({queue.topic for queue in ends})),
+        "columns": ",".join(place),
+        "startingOffsets": json.dumps(nest(begins)),
+        "endingOffsets": json.dumps(nest(ends)),
+        "failOnDataLoss": "false",
+    }
+    lost = spark.read.format("rocketmq").options(**options).load()
+    lost = lost if frame is None else lost.join(frame, list(place), "left_anti")
+    at = f.col("queueOffset")
+    counted = lost.groupBy(*place[:3]).agg(
+        f.count("*").alias("n"), f.min(at).alias("low"), f.max(at).alias("high")
+    )
+    return [
+        f"{_named(MessageQueue(row.topic, row.broker, row.queueId))}: {row.n} messages of the offsets "
+        f"{row.low} to {row.high} are missing"
+        for row in counted.orderBy(*place[:3]).limit(_LISTED).collect()
+    ]
 
 
 def _against_record(
