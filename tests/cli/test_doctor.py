@@ -4,6 +4,7 @@ import http.server
 import socket
 import ssl
 import threading
+from types import SimpleNamespace
 
 import pytest
 from tests.wire_tools import reply_from
@@ -13,7 +14,11 @@ from rocketwire.cli.doctor.brokers import _reason, check_addresses, version_name
 from rocketwire.cli.doctor.findings import Report, Verdict
 from rocketwire.cli.doctor.proxies import check_ways
 from rocketwire.cli.doctor.reach import Peer, kind_of_host, look_at
-from rocketwire.cli.doctor.servers import is_about_identity, is_refused_for_credentials
+from rocketwire.cli.doctor.servers import (
+    is_about_identity,
+    is_refused_for_credentials,
+    report_credentials,
+)
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.command import RESPONSE, Command
 from rocketwire.wire.route import BrokerData, ClusterInfo
@@ -344,6 +349,16 @@ def test_tls_where_the_server_has_none_is_told(rocketwire, cluster):
 def test_refusals_for_credentials_are_known_by_code_and_by_words(code, remark, is_refusal):
     reply = reply_from(Command(code, remark=remark, flag=RESPONSE))
     assert is_refused_for_credentials(reply) is is_refusal
+
+
+def test_keys_are_to_be_given_where_ps_does_not_show_them():
+    told = []
+    report = SimpleNamespace(ill=lambda *words: told.extend(words))
+    report_credentials(report, "broker-a", "signature validate failed")
+    remedy = next(words for words in told if "ROCKETWIRE_SECRET_KEY" in words)
+    places = [remedy.index(place) for place in ("environment", "credentials_file", "-o access_key")]
+    assert places == sorted(places)
+    assert "all users of this machine see it" in remedy
 
 
 @pytest.mark.parametrize(

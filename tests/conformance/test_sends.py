@@ -21,6 +21,7 @@ from rocketwire import (
     SendManyError,
     SendResult,
     SendStatus,
+    SendTimeoutError,
 )
 from rocketwire.wire.java_hash import java_string_hash
 from rocketwire.wire.message_id import offset_message_id
@@ -338,6 +339,28 @@ def test_an_argument_that_no_selector_looks_at_is_refused(shell, target) -> None
     for form in ("send", "submit", "send_oneway"):
         with pytest.raises(InvalidMessageError, match=r"argument is 42 .*give selector="):
             getattr(shell, form)(message, argument=42)
+
+
+@pytest.mark.parametrize("form", ["send", "submit"])
+def test_a_selector_that_takes_longer_than_the_timeout_has_nothing_sent(
+    shell, target, form
+) -> None:
+    """Blocking sends called it maybe stored and their broker sick; submitted ones were stored."""
+
+    def choose(queues, *_):
+        time.sleep(0.3)
+        return queues[0]
+
+    topic = target.topic(1)
+    sent = shell.send(Message(topic, b"first"))
+    before = {name: (health.state, health.failures) for name, health in shell.health().items()}
+    with pytest.raises(SendTimeoutError) as late:
+        one_way_of_sending(shell, form, Message(topic, b"x"), selector=choose, timeout=0.2)
+    assert late.value.outcome is Outcome.NOT_SENT
+    assert late.value.attempt_count == 0
+    after = {name: (health.state, health.failures) for name, health in shell.health().items()}
+    assert after == before
+    assert [message.message_id for message in read_all(shell, topic, 1)] == [sent.message_id]
 
 
 def test_a_queue_whose_id_is_no_number_is_refused(shell, target) -> None:
