@@ -9,7 +9,7 @@ from tests.unit.core.world import World, address, route_of
 
 from rocketwire.core.sending.attempt import RELEASED
 from rocketwire.core.sending.retry import SendMode
-from rocketwire.errors import SendFailedError
+from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.hooks import AttemptEvent
 from rocketwire.message import Message
 from rocketwire.testing.simulated_network import Refuse
@@ -90,6 +90,49 @@ def test_a_retry_goes_by_the_route_that_others_have_asked_for_meanwhile() -> Non
     result = world.driver.run(attempt.operation())
     assert result.queue.broker == "broker-b"
     assert world.asked == []
+
+
+def test_an_attempt_that_starts_over_goes_by_the_route_that_is_known_then() -> None:
+    world = known()
+    world.network.add_broker(address("broker-b"), latency=0.002)
+    attempt = world.sender.start(Message("T", b"x"), SendMode.BLOCKING)
+    world.sender.start_over(attempt)
+    world.sender.start_over(attempt)  # twice is harmless
+    world.instance.routes.update("T", route_of({"broker-b": 1}))
+    assert world.driver.run(attempt.operation()).queue.broker == "broker-b"
+
+
+def test_an_attempt_that_starts_over_gives_its_place_on_trial_back() -> None:
+    world = known()
+    world.instance.faults.reset("broker-a")
+    attempt = world.sender.start(Message("T", b"x"), SendMode.BLOCKING)
+    assert attempt.entry.trial_attempt is attempt
+    world.sender.start_over(attempt)
+    assert attempt.entry.trial_attempt is None
+    assert attempt.target is None
+
+
+@pytest.mark.parametrize("mode", [SendMode.BLOCKING, SendMode.ONEWAY])
+def test_a_send_that_is_given_up_where_it_stands_keeps_no_place_and_is_told(mode: SendMode) -> None:
+    ends: list[Any] = []
+
+    class Hook:
+        def after_send(self, event: Any) -> None:
+            ends.append(event.error)
+
+    world = known(hooks=(Hook(),))
+    ends.clear()
+    message = Message("T", b"x", sharding_key="k")
+    attempt = world.sender.start(message, mode)
+    waiting = world.sender.start(message, mode)
+    attempt.written(world.clock(), 100)
+    for each in (waiting, attempt):
+        each.give_up()
+    (health,) = world.instance.faults.snapshot(world.clock())
+    assert health.in_flight == 0
+    assert len(world.sender.order) == 0
+    assert [error.outcome for error in ends] == [Outcome.NOT_SENT, Outcome.MAYBE_STORED]
+    assert world.stored == []
 
 
 @pytest.mark.parametrize("mode", [SendMode.BLOCKING, SendMode.ASYNC, SendMode.ONEWAY])
