@@ -8,13 +8,13 @@ import pickle
 import pytest
 from tests.unit.core.group.group_world import GroupWorld
 
-from rocketwire.core.group.returning import DELAYS, check_reason, delay_level
+from rocketwire.core.group.returning import DELAYS, _fitting, check_reason, delay_level
 from rocketwire.core.group.send_back import Retry, bury_work
 from rocketwire.errors import ConfigError, InvalidMessageError
 from rocketwire.hooks import QueueEvent, RetryEvent
 from rocketwire.testing.simulated_network import Refuse
 from rocketwire.wire.codes import RequestCode
-from rocketwire.wire.properties import decode_properties
+from rocketwire.wire.properties import MAX_PROPERTIES_BYTES, decode_properties
 
 ONE = ("broker-a", 0)
 
@@ -200,7 +200,7 @@ def test_poison_that_has_a_limit_is_not_reported_as_endless(caplog):
     assert not [r for r in caplog.records if "holds up" in r.getMessage()]
 
 
-def test_an_ordered_message_that_can_not_be_buried_stays_first():
+def test_an_ordered_message_that_can_not_be_buried_stays_first(caplog):
     world, _ = world_with(
         lambda m: (0.0, ValueError("x") if m.offset == 0 else None), ordered=True, max_attempts=1
     )
@@ -209,6 +209,7 @@ def test_an_ordered_message_that_can_not_be_buried_stays_first():
     first, second = world.send(2, ONE)
     world.run(3.5)
     assert {body for _, _, _, body in world.handled} == {first}
+    assert f"{first} could not be moved to the dead letters: " in caplog.text
     broker.refuse_send_back = False
     world.run(2.0)
     assert broker.dead_letters == [first]
@@ -289,6 +290,17 @@ def test_a_reason_of_any_length_and_any_characters_fits(caplog):
     world.run(2.0)
     (told,) = world.brokers["broker-a"].told
     assert 100 < len(told["ROCKETWIRE_ERROR"]) < 3000
+
+
+@pytest.mark.parametrize(("others", "left"), [(20_000, 2000), (31_500, 730), (32_500, 0)])
+def test_a_reason_takes_the_room_that_other_properties_leave(others, left):
+    properties = {"filling": "f" * others}
+    reason = _fitting(properties, "w" * 5000)
+    whole = properties | {"ROCKETWIRE_ERROR": reason}
+    size = sum(len(name) + len(value) + 2 for name, value in whole.items())
+    assert left - 100 <= len(reason) <= left
+    # To the last byte where there is not enough; brokers add theirs to the rest.
+    assert (size == MAX_PROPERTIES_BYTES - 512) is (0 < len(reason) < 2000)
 
 
 @pytest.mark.parametrize("reason", [None, "", "  ", 5])

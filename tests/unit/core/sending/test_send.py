@@ -205,6 +205,7 @@ def test_a_lost_connection_is_maybe_stored_and_the_success_after_it_says_so() ->
     (moved,) = [r for r in results if r.attempts]
     assert moved.maybe_duplicate
     assert moved.queue.broker == "broker-b"
+    assert world.sender.counters.maybe_duplicates == 1
 
 
 def test_a_retry_goes_by_the_old_route_where_the_new_one_has_no_queues() -> None:
@@ -426,6 +427,8 @@ def test_a_moved_broker_sends_the_queue_id_of_its_new_target() -> None:
         (Message("T", b"x", properties={"a": ""}), "blank"),
         (Message("T", b"x", properties={"a": "b\x01c"}), "character 1 or 2"),
         (Message("T", b"x", tags=""), "leave it out"),
+        (Message("T", b"x", tags="a\ud800"), "lone surrogate at 1"),
+        (Message("T", b"x", properties={"a": "b\ud800"}), "lone surrogate"),
         (Message("T", b"x", delay_level=19), "delay_level"),
         (Message("T", b"x", delay_level=1, deliver_at=1.0), "exclude"),
         (Message("T", b"x", flag=2**31), "32 bits"),

@@ -8,7 +8,13 @@ from tests.unit.core.world import World, route_of
 from rocketwire.core.effects import Op, Sleep
 from rocketwire.core.sending.send_many import CHECKED_AT_ONCE, ManySender, Part, Stream
 from rocketwire.core.side_by_side import run_together
-from rocketwire.errors import ConfigError, InvalidMessageError, Outcome, SendFailedError
+from rocketwire.errors import (
+    ConfigError,
+    InvalidMessageError,
+    Outcome,
+    SendFailedError,
+    SendManyError,
+)
 from rocketwire.hooks import SendEvent
 from rocketwire.message import Message, SendResult
 from rocketwire.testing.simulated_network import Refuse
@@ -127,6 +133,22 @@ def test_a_failed_batch_fails_what_its_keys_had_behind_it() -> None:
     assert [r.outcome for r in results[1:3]] == [Outcome.NOT_SENT] * 2
     assert "earlier message" in str(results[1])
     assert isinstance(results[3], SendResult)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_failed_is_told_beside_what_was_stored(place: int) -> None:
+    world = World(1)
+    given = [Message("T", b"stored")]
+    given.insert(place, Message("nowhere", b"not sent"))
+    many = ManySender(world.sender, given, None)
+    streams = world.driver.run(many.streams())
+    world.driver.run(run_together([many.run(stream) for stream in streams]))
+    results = many.finish(return_errors=True)
+    assert isinstance(results[place], SendFailedError)
+    assert isinstance(results[1 - place], SendResult)
+    with pytest.raises(SendManyError) as told:
+        many.finish(return_errors=False)
+    assert list(told.value.results) == results
 
 
 def test_an_unknown_topic_fails_its_own_messages_only() -> None:

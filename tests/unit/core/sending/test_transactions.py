@@ -129,6 +129,32 @@ def test_a_decision_that_never_left_is_tried_again():
     assert len(ends.seen) == 1
 
 
+def test_a_decision_that_never_leaves_is_tried_three_times():
+    world = World()
+    ends = Ends(world)
+    tx = transaction(world).__enter__()
+    world.driver.run(world.instance.route_wake_up.wait(world.clock()))
+    world.brokers[tx.result.queue.broker].break_now(Refuse())
+    began = world.clock()
+    with pytest.raises(TransactionError, match="was not confirmed"):
+        tx.commit()
+    assert world.clock() - began == pytest.approx(0.2, abs=0.01)  # the pauses between them
+    assert world.driver.run(world.instance.route_wake_up.wait(world.clock())), "it may have moved"
+    assert ends.seen == []
+    assert tx.state is TransactionState.UNKNOWN
+
+
+def test_a_decision_is_not_tried_again_beyond_its_time():
+    world = World()
+    Ends(world)
+    tx = transaction(world, timeout=0.15).__enter__()
+    world.brokers[tx.result.queue.broker].break_now(Refuse())
+    began = world.clock()
+    with pytest.raises(TransactionError):
+        tx.commit()
+    assert world.clock() - began == pytest.approx(0.1, abs=0.01)
+
+
 def test_what_has_not_begun_can_not_be_asked():
     tx = transaction(World())
     for ask in (lambda: tx.result, lambda: tx.transaction_id, tx.commit, tx.rollback):
