@@ -379,3 +379,50 @@ def test_a_topic_that_is_unknown_is_named_without_the_retry_topic():
     member = world.member()
     with pytest.raises(TopicNotFoundError, match="topic T is unknown: check its name"):
         world.driver.run(join(member.group))
+
+
+def test_a_broadcasting_member_keeps_its_offsets_itself_and_tries_again_what_failed(caplog):
+    class Full(Kept):
+        is_full = True
+
+        def save(self, offsets) -> None:
+            if self.is_full:
+                raise OSError("no space left")
+            super().save(offsets)
+
+    world = GroupWorld(brokers=1, queues=1)
+    world.send(4, ("broker-a", 0))
+    member = world.member(broadcast=True)
+    member.group.local = kept = Full()
+    kept.is_full = False
+    member.begin()
+    world.run(1.0)
+    kept.offsets.clear()
+    group = member.group
+    queues = [held for held in group.queues.values() if held.queue == ONE]
+    queues[0].committed = None
+    kept.is_full = True
+    before = group.counters.commits
+    assert world.driver.run(commit(group, queues, world.clock() + 3.0)) is False
+    assert "offsets could not be written, they are tried again: no space left" in caplog.text
+    assert (kept.offsets, group.counters.commits) == ({}, before)
+    kept.is_full = False
+    assert world.driver.run(commit(group, queues, world.clock() + 3.0)) is True
+    assert kept.offsets == {ONE: 4}
+    assert group.counters.commits == before + 1
+    assert world.brokers["broker-a"].offsets == {}, "brokers know nothing of it"
+
+
+def test_an_offset_of_a_broker_that_no_route_has_is_not_committed():
+    world = GroupWorld(brokers=1, queues=1)
+    member = world.member().begin()
+    world.send(3, ("broker-a", 0))
+    world.run(1.0)
+    group = member.group
+    queues = [held for held in group.queues.values() if held.queue == ONE]
+    world.topics.clear()
+    world.brokers["broker-a"].queues.clear()
+    for topic in group.instance.routes.topics():
+        group.instance.routes.forget(topic)
+    assert world.driver.run(commit(group, queues, world.clock() + 3.0)) is False
+    assert queues[0].committed != 3
