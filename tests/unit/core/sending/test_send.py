@@ -427,6 +427,7 @@ def test_a_moved_broker_sends_the_queue_id_of_its_new_target() -> None:
         (Message("T", b"x", properties={"a": ""}), "blank"),
         (Message("T", b"x", properties={"a": "b\x01c"}), "character 1 or 2"),
         (Message("T", b"x", tags=""), "leave it out"),
+        (Message("T", b"x", keys="a\x01b"), "keys contains the character 1 or 2"),
         (Message("T", b"x", tags="a\ud800"), "lone surrogate at 1"),
         (Message("T", b"x", properties={"a": "b\ud800"}), "lone surrogate"),
         (Message("T", b"x", delay_level=19), "delay_level"),
