@@ -88,8 +88,12 @@ class SimulatedProducer:
 
 def settings(**options: Any) -> ProducerConfig:
     """A producer's settings for virtual time; options as those of a producer."""
-    fixed: dict[str, Any] = {"name_servers": NAME_SERVER, "route_refresh": ROUTE_REFRESH}
-    return ProducerConfig(**(fixed | options))
+    fixed: dict[str, Any] = {"name_servers": NAME_SERVER}
+    made = ProducerConfig(**(fixed | options))
+    if "route_refresh" not in options:
+        # Set afterwards: a caller who gives a week is warned that times are seconds.
+        object.__setattr__(made, "route_refresh", ROUTE_REFRESH)
+    return made
 
 
 def route_of(queues: Mapping[str, int]) -> TopicRoute:
