@@ -85,13 +85,17 @@ def _round(value: float, *, up: bool) -> float:
     return next((s for s in reversed(steps) if s <= value * (1 + 1e-9)), steps[0])
 
 
+#: Less than this is drawn as zero; the smallest floats have no powers of ten between them.
+_NOTHING: Final = 1e-200
+
+
 def round_up(value: float) -> float:
     """A round number that is not less.
 
     >>> round_up(173.0), round_up(0)
     (200.0, 1.0)
     """
-    if value <= 0:
+    if value < _NOTHING:
         return 1.0
     scale = 10.0 ** math.floor(math.log10(value))
     return next(s * scale for s in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 11) if s * scale >= value)

@@ -4,7 +4,7 @@ import math
 from datetime import UTC
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocketwire.pages.scales import (
@@ -54,6 +54,8 @@ def test_an_axis_of_decades_holds_its_values_and_ends_at_ticks(values):
     assert (axis.ticks()[0], axis.ticks()[-1]) == pytest.approx((axis.low, axis.high))
 
 
+@example([5e-324])
+@example([1e-199])
 @given(st.lists(st.floats(0, 1e9), max_size=5))
 def test_an_axis_from_zero_holds_its_values_between_its_ticks(values):
     axis = LinearAxis.up_to(values)
