@@ -196,6 +196,10 @@ class Background:
                 loop.call_soon_threadsafe(self._drain)
             except RuntimeError:  # it was closed in this very moment
                 self._refuse_all()
+            except BaseException:  # an interrupt: others rely on this call by now
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._drain)
+                raise
         # Else it looks for itself when its loop runs, or refuses all when that can't be.
 
     def post(self, delivery: SingleDelivery) -> None:

@@ -82,25 +82,38 @@ class Turns:
     def pass_on(self) -> None:
         """It is the next one's turn: a thread that was let go on calls it first of all."""
         self._steps += 1  # two threads may count one step: that it has changed is enough
+        latches = self._latches
         while True:
             try:
-                latch = self._latches.popleft()
+                latch = latches[0]
             except IndexError:
-                self._is_under_way = False
+                self._at_end()
+                self._is_under_way = False  # behind it: if it is interrupted, this is not over
                 # Looked at once more: an answer that came just before that was left to this thread.
-                if not self._latches:
-                    self._at_end()
+                if not latches:
                     return
             else:
                 self._is_under_way = True
+                was_open = latch.is_open
+                # Opened before it is taken out: no interrupt in between leaves its thread asleep.
                 latch.open()
-                return
+                try:  # noqa: SIM105 - a context manager costs more than all the rest
+                    latches.remove(latch)
+                except ValueError:  # another thread has taken it out
+                    pass
+                if not was_open:
+                    return
 
     def _watch(self, steps: int) -> None:
-        """See to it that somebody goes on."""
+        """See to it that somebody goes on, and that what was handed over meanwhile is fetched."""
         self._is_watched = False
-        if self._latches and self._loop is not None:
-            if steps == self._steps:
-                self.pass_on()
+        if self._is_busy and steps == self._steps:
+            self.pass_on()
+        if self._is_busy and self._loop is not None:
             self._is_watched = True
             self._loop.call_later(_PATIENCE, self._watch, self._steps)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether some are to go on yet, or the last one has not said that it does."""
+        return bool(self._latches) or self._is_under_way

@@ -12,12 +12,14 @@ import pytest
 from tests.conformance.members import eventually
 
 from rocketwire import ClientClosedError, FaultPolicy, Message, Outcome, Producer, SendFailedError
+from rocketwire.core.effects import sleep
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.sync import background, loop_thread
 from rocketwire.sync.background import Background
 from rocketwire.sync.loop_thread import LoopThread
 from rocketwire.sync.submit import SingleDelivery
+from rocketwire.system.latch import Latch
 
 
 @pytest.fixture
@@ -322,3 +324,34 @@ def test_what_is_handed_over_after_the_end_is_refused_also_if_the_thread_was_nev
     late.join(20)
     ((_, error),) = told
     assert isinstance(error, SendFailedError)
+
+
+class InterruptedOnce:
+    """A loop, in the first call of which an interrupt comes before it has noted anything."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop, self._is_first = loop, True
+
+    def call_soon_threadsafe(self, *given: Any) -> None:
+        if self._is_first:
+            self._is_first = False
+            raise KeyboardInterrupt
+        self._loop.call_soon_threadsafe(*given)
+
+
+def test_a_thread_that_is_interrupted_while_it_calls_leaves_nobody_without_the_loop(
+    cluster,
+) -> None:
+    with producing(cluster) as producer:
+        producer.submit(Message("orders", b"first")).result(20)
+        behind: Any = producer._background
+        loop, box = behind._loop, Latch()
+        behind._loop = InterruptedOnce(loop)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                behind.run(sleep(0.0), lambda *_: box.open())
+            assert box.wait(20)
+            # Nobody believes that it was called, and waits for that.
+            assert producer.submit(Message("orders", b"second")).result(20).offset >= 0
+        finally:
+            behind._loop = loop

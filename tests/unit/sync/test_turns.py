@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from contextlib import suppress
 from typing import Any, cast
+
+import pytest
+from tests.unit.sync.moments import Moments
 
 from rocketwire.sync.turns import Turns
 from rocketwire.system.latch import Latch
@@ -85,7 +90,7 @@ def test_one_that_comes_while_others_go_on_is_the_last_of_them() -> None:
 
 
 def test_a_thread_that_wakes_nobody_is_made_up_for() -> None:
-    loop, turns, latches, _ = made(3)
+    loop, turns, latches, ends = made(3)
     loop.tick()  # and the first is interrupted before it wakes the next one
     loop.wait()
     assert opened(latches) == [True, False, False]  # there was a step since the answers came
@@ -93,10 +98,12 @@ def test_a_thread_that_wakes_nobody_is_made_up_for() -> None:
     assert opened(latches) == [True, True, False]
     loop.wait()
     assert opened(latches) == [True] * 3
+    assert ends == []
     loop.wait()
+    assert ends == ["end"]  # in place of the last one: others have handed something over meanwhile
     assert loop.later == []
     after = Latch()
-    turns.let_go_on(after)  # the last one has not said that it is the last
+    turns.let_go_on(after)
     for _ in range(2):
         loop.tick()
         loop.wait()
@@ -125,3 +132,36 @@ def test_at_the_end_and_on_other_threads_nobody_waits_for_a_turn() -> None:
     after = Latch()
     turns.let_go_on(after)
     assert after.is_open
+
+
+@pytest.mark.parametrize("passed", [0, 1])
+def test_an_interrupt_at_any_moment_of_passing_on_leaves_nobody_asleep(passed) -> None:
+    for at in itertools.count():
+        loop, turns, latches, ends = made(2)
+        loop.tick()
+        for _ in range(passed):
+            turns.pass_on()
+        with Moments(at, interrupt, raises=True) as moments, suppress(KeyboardInterrupt):
+            turns.pass_on()
+        for _ in range(8):
+            loop.tick()
+            loop.wait()
+        assert opened(latches) == [True] * 2, moments.where
+        assert ends, moments.where
+        assert loop.later == [], moments.where
+        if not moments.is_done:
+            assert at > 1
+            return
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_one_that_goes_on_already_keeps_no_other_waiting() -> None:
+    loop, turns, latches, _ = made(3)
+    latches[0].open()  # its caller was interrupted
+    loop.tick()
+    assert opened(latches) == [True, True, False]
+    turns.pass_on()
+    assert opened(latches) == [True] * 3
