@@ -61,9 +61,11 @@ class Deadlines:
     def _look(self) -> None:
         self._timer, self._at = None, math.inf
         now, waits = self._clock(), self._waits
-        for wait in [wait for wait in waits if wait.deadline <= now]:
-            if waits.pop(wait, self) is None:  # else one before it has ended it
-                wait.overdue()
-        first = min([wait.deadline for wait in waits], default=math.inf)
-        if first < self._at:
-            self._arm(max(first, now + _SPACING * len(waits)), now)
+        try:
+            for wait in [wait for wait in waits if wait.deadline <= now]:
+                if waits.pop(wait, self) is None:  # else one before it has ended it
+                    wait.overdue()
+        finally:  # one that ends the program, say: the others wait no longer for that
+            first = min([wait.deadline for wait in waits], default=math.inf)
+            if first < self._at:
+                self._arm(max(first, now + _SPACING * len(waits)), now)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
 from rocketwire.aio.deadlines import Deadlines
 
 
@@ -104,3 +106,21 @@ def test_what_one_ends_or_begins_meanwhile_counts() -> None:
     assert told == [101.0, 101.4]
     loop.pass_time(106.0)
     assert told == [101.0, 101.4, 105.0]
+
+
+def test_one_that_raises_keeps_no_other_waiting() -> None:
+    loop, deadlines = made()
+    told: list[float] = []
+
+    def end_program() -> None:
+        raise SystemExit
+
+    deadlines.add(Waiting(101.0, told, end_program))
+    deadlines.add(Waiting(101.0, told))
+    deadlines.add(Waiting(102.0, told))
+    with pytest.raises(SystemExit):
+        loop.pass_time(101.5)
+    loop.pass_time(101.5)
+    assert told == [101.0, 101.0]
+    loop.pass_time(102.5)
+    assert told == [101.0, 101.0, 102.0]
