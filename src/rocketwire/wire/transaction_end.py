@@ -16,14 +16,14 @@ from rocketwire.wire.headers import end_transaction
 
 #: Topics on brokers whose constant fields are kept.
 _MOST_KEPT: Final = 1000
-#: The fields that change, each with four bytes for its size: numbers are short, and ids below 64 KiB.
+#: The fields that change, each with four bytes for its size: numbers are short, ids are what a broker makes them.
 _FORM: Final = (
     b"%b"
     b"\x00\x14tranStateTableOffset\x00\x00\x00%c%b"
     b"\x00\x0fcommitLogOffset\x00\x00\x00%c%b"
     b"\x00\x10commitOrRollback\x00\x00\x00%c%b"
-    b"\x00\x05msgId\x00\x00%c%c%b"
-    b"\x00\x0dtransactionId\x00\x00%c%c%b"
+    b"\x00\x05msgId%b%b"
+    b"\x00\x0dtransactionId%b%b"
 )
 _CHANGING: Final = frozenset(
     {"tranStateTableOffset", "commitLogOffset", "commitOrRollback", "msgId", "transactionId"}
@@ -65,7 +65,7 @@ class TransactionEnd(EncodedRequest):
         # What EncodedRequest.__init__ does, without its call.
         self._ext = _FORM % (
             _constant(group, topic, broker), len(at), at, len(log), log, len(word), word,
-            len(unique) >> 8, len(unique) & 0xFF, unique, len(own) >> 8, len(own) & 0xFF, own,
+            len(unique).to_bytes(4, "big"), unique, len(own).to_bytes(4, "big"), own,
         )  # fmt: skip
 
 

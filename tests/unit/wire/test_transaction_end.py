@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocketwire.wire.codes import RequestCode
@@ -14,6 +14,7 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=300)
 OFFSET = st.integers(0, 2**63 - 1)
 
 
+@example("g", "t", "b", 1, 2, 8, "1" * 70_000, "2" * 70_000)  # a broker's word has any length
 @given(TEXT, TEXT, TEXT, OFFSET, OFFSET, st.sampled_from([0, 8, 12]), TEXT, TEXT)
 def test_it_has_the_fields_of_one_that_is_encoded_field_by_field(
     group, topic, broker, queue_offset, log_offset, decision, message_id, transaction_id
