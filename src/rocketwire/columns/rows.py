@@ -190,7 +190,9 @@ def _shared_names(offsets: Int64s, names: Any) -> tuple[bytes, ...]:
         return ()
     ends = np.cumsum(lengths[0]).tolist()
     text = texts[0].tobytes()
-    return tuple(text[start:end] for start, end in itertools.pairwise([0, *ends]))
+    found = tuple(text[start:end] for start, end in itertools.pairwise([0, *ends]))
+    # Columns are not written in the order of the entries, and readers take the last of one name.
+    return found if len(set(found)) == width else ()
 
 
 def _shared_entries(

@@ -322,6 +322,14 @@ def test_rows_with_the_same_properties_are_encoded_as_they_are_beside_others(val
     assert encoded(maps) == encoded(maps + others)[: len(maps)]
 
 
+def test_of_two_entries_of_one_name_readers_get_the_last_in_all_rows():
+    """Where the last ones had one length and the first ones had not, readers got the first."""
+    maps = [[("a", "1"), ("a", "22")], [("a", "333"), ("a", "44")]]
+    batch = pa.record_batch({"body": ["x", "y"], "properties": pa.array(maps, PROPERTIES)})
+    found = items_of(encode(batch)[0])
+    assert [item[3]["a"] for item in found.values()] == ["22", "44"]
+
+
 def test_what_rocketmq_set_on_a_message_that_was_read_is_dropped():
     batch = pa.record_batch(
         {
