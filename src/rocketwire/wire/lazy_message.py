@@ -49,7 +49,12 @@ _MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
 _FAR: Final = 2**63 - 1
 #: What the compressed batches of one answer may become together. RocketMQ's clients compress no batch.
 _INFLATED: Final = 8 * 1024 * 1024
-_SHORT: Final = 512
+#: How many times its size a packed body may become: with zlib or lz4, and with zstd.
+_GROWTH: Final = 1032
+_ZSTD_GROWTH: Final = 1 << 16
+_ZSTD: Final = 0x200
+#: What a message of a batch takes beside its body and its properties.
+_ITEM: Final = 22
 
 # The slots' own setters: a frozen class refuses everything else, and they cost half of setattr.
 _new = StoredMessage.__new__
@@ -184,17 +189,20 @@ def _is_batch(message: StoredMessage) -> bool:
 def _unwrap(message: StoredMessage, end: int, limit: int) -> tuple[list[StoredMessage] | None, int]:
     """The messages of a batch, None if the record holds none; and what decompressing it took, in bytes."""
     source, position, size, _ = message._record
-    is_packed = _unpack_body(source.data, position)[0] & SystemFlag.COMPRESSED
+    flag: int = _unpack_body(source.data, position)[0]
+    is_packed = flag & SystemFlag.COMPRESSED
     try:
         record, _ = decode_record(source.data, position)
         records = unwrap_inner_batch(
             record, end=end - source.delta, limit=limit if is_packed else MAX_BODY
         )
     except ProtocolError:
-        # How far it came is not known; what is short can't have come far.
-        return None, limit if is_packed and size > _SHORT else 0
+        # How far it came is not known, but how far it can have come.
+        growth = _ZSTD_GROWTH if flag & SystemFlag.COMPRESSION_MASK == _ZSTD else _GROWTH
+        return None, min(limit, size * growth) if is_packed else 0
     inner = cut(source.over(b"".join([item.encode() for item in records]))).messages
-    return inner, sum(len(item.body) for item in records) if is_packed else 0
+    took = sum(_ITEM + len(item.body) + len(item.properties_raw) for item in records)
+    return inner, took if is_packed else 0
 
 
 def messages_in(data: bytes, *, broker: str) -> list[StoredMessage]:

@@ -197,6 +197,49 @@ def test_many_compressed_batches_keep_an_event_loop_no_longer_than_one(monkeypat
     assert sum(inflated[1:]) <= 8 * 1024 * 1024
 
 
+def _damaged(whole: bytes) -> bytes:
+    return whole[:-1] + bytes([whole[-1] ^ 1])
+
+
+@pytest.mark.parametrize("kind", ["zlib", "zstd"])
+def test_many_short_batches_that_fail_late_are_taken_apart_no_further_than_one(monkeypatch, kind):
+    """What is short may become 350 KB with zlib, and 10 MB with zstd; it was believed to cost nothing."""
+    if kind == "zlib":
+        bomb, packed = _damaged(zlib.compress(bytes(350_000), 9)), 0x301
+    else:
+        bomb, packed = pytest.importorskip("zstandard").compress(bytes(10_000_000)), 0x201
+    assert len(bomb) < 400
+    inflated = []
+
+    def counted(body: bytes, flag: int, limit: int) -> bytes:
+        inflated.append(min(limit, 350_000 if kind == "zlib" else 10_000_000))
+        return decompress(body, flag, limit)
+
+    monkeypatch.setattr("rocketwire.wire.stored_message.decompress", counted)
+    flags = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH | packed
+    records = [record(n, bomb, system_flag=flags) for n in range(100)]
+    messages = receive_all(pulled(*records, nextBeginOffset="100")).messages
+    assert [m.offset for m in messages] == list(range(100))
+    assert sum(inflated) <= 8 * 1024 * 1024
+
+
+def test_compressed_batches_of_properties_only_have_a_limit_too(monkeypatch):
+    """Only bodies were counted, so that each of these was taken apart whole."""
+    limits = []
+
+    def counted(body: bytes, flag: int, limit: int) -> bytes:
+        limits.append(limit)
+        return decompress(body, flag, limit)
+
+    monkeypatch.setattr("rocketwire.wire.stored_message.decompress", counted)
+    flags = SystemFlag.NEED_UNWRAP | SystemFlag.INNER_BATCH | 0x301
+    batch = encode_batch([(b"", b"a\x01%s\x02" % bytes(30_000), 0)] * 100)
+    records = [record(n * 100, zlib.compress(batch), system_flag=flags) for n in range(3)]
+    receive_all(pulled(*records, nextBeginOffset="300"))
+    limit = 8 * 1024 * 1024
+    assert limits == [limit, limit - len(batch), limit - 2 * len(batch)]
+
+
 def test_an_answer_to_a_look_up_has_batches_of_several_queues():
     # The record behind a batch may be of another queue, and its offset a smaller one.
     body = encode_batch([(b"0", b"", 0), (b"1", b"", 0)])
