@@ -313,6 +313,14 @@ def test_a_submitted_list_that_is_wrong_never_leaves_and_takes_no_room(shell, ta
     assert shell.read(topic) == []
 
 
+def test_messages_of_an_iterator_are_a_batch_as_those_of_a_list(shell, target) -> None:
+    topic = target.topic(1)
+    for hand_over in (shell.send, shell.submit):
+        hand_over(Message(topic, text) for text in ("first", "second"))
+    shell.flush()
+    assert [m.text for m in shell.read(topic)] == ["first", "second"] * 2
+
+
 @pytest.mark.parametrize(
     "timeout",
     [0, -1, math.nan, math.inf, 1e300, "0s", "soon"],

@@ -40,6 +40,7 @@ from rocketwire.core.sending.requests import check_request, request
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.stats import ProducerStats
+from rocketwire.core.sending.validate import at_once
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
@@ -282,6 +283,8 @@ class AsyncProducer(ManySends):
         """
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
+        if type(message) is not Message:
+            message = at_once(message)
         self._burst += 1
         try:
             if self._burst >= self._submitter.burst:  # now, because this may be cancelled

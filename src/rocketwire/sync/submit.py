@@ -19,6 +19,7 @@ from rocketwire.core.sending.flush import FlushGroup, left_to_parent, no_room
 from rocketwire.core.sending.open_batch import OpenBatch
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
+from rocketwire.core.sending.validate import at_once
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.sync.background import Background
 from rocketwire.sync.callbacks import CallbackThread
@@ -165,6 +166,7 @@ class SingleSubmitter:
         if type(message) is Message:
             count, size = 1, len(message.body)
         else:
+            message = at_once(message)
             count, size = self._sender.measured(message)
         group = in_flight.admit(count, size)
         if group is None:

@@ -6,7 +6,7 @@ Every refusal names the field, its value and the remedy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rocketwire.core.naming import FORBIDDEN_TOPICS, RETRY_PREFIX
@@ -139,6 +139,11 @@ def as_batch(messages: object) -> Sequence[Message]:
     raise InvalidMessageError(
         f"message is a {type(messages).__name__}: give a Message, or a list of them"
     )
+
+
+def at_once(message: Any) -> Any:
+    """What a caller gave, which can be gone through twice: measured, and sent when there is room."""
+    return list(message) if isinstance(message, Iterator) else message
 
 
 def needs_own_request(message: Message) -> bool:
