@@ -92,6 +92,9 @@ class Run(Waiter, Generic[T]):
                 except LocalProtocolError as error:
                     self._advance((self._op.throw, error))
                     return
+                except BaseException as error:  # a function that gives the keys ends the program
+                    self._abort(error)
+                    raise
         self._advance(self._perform(effect))
 
     def go_on(self, outcome: object) -> None:

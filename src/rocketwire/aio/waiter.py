@@ -159,6 +159,10 @@ def number_together(
     unanswered = session.unanswered
     pieces, sizes, errors = session.issue_sends(waiters, attempts)
     if errors:
+        for _, error in errors:
+            if not isinstance(error.__cause__, Exception | None):
+                # The caller's function wants to end the program. The others have to leave before that.
+                waiters[0]._driver.loop.call_soon(_end, error.__cause__)  # noqa: SLF001
         lost = {failed for failed, _ in errors}
         waiters = [waiter for waiter in waiters if waiter not in lost]
         attempts, sizes = [w.attempt for w in waiters], [w.size for w in waiters]
@@ -170,6 +174,10 @@ def number_together(
             deadline = limit
     note_written(attempts, sizes, now, unanswered)
     return pieces, deadline, errors
+
+
+def _end(error: BaseException) -> None:
+    raise error
 
 
 def finish_stored(waiters: list[SendWaiter], now: float) -> None:

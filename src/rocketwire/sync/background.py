@@ -320,7 +320,8 @@ class Background:
             upkeep.start()
         if self._is_stopping:
             self._stop_event.set()
-        self._drain()
+        self._loop.call_soon(self._drain)  # not here: what it raises would end this task
+        await asyncio.sleep(0)
         await self._stop_event.wait()
         upkeep.stop()
         await own_driver.close()
@@ -335,10 +336,16 @@ class Background:
             if not inbox:
                 return
             item = inbox.popleft()
-            if type(item) is tuple:
-                driver.start(*item)
-            else:
-                cast("SingleDelivery | RelayedSend", item).relay(driver)
+            try:
+                if type(item) is tuple:
+                    driver.start(*item)
+                else:
+                    cast("SingleDelivery | RelayedSend", item).relay(driver)
+            except BaseException:
+                # The caller's function wants to end the program: the others in line go on all the same.
+                self._is_called = True
+                driver.loop.call_soon(self._drain)
+                raise
         # Answers are read between two rounds: a long line must not look like a slow broker.
         self._is_called = True
         driver.loop.call_soon(self._drain)

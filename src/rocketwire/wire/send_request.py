@@ -196,6 +196,9 @@ def encode_sends(
             except LocalProtocolError as error:
                 errors.append((opaque, error))
                 add_size(0)
+            except BaseException as error:  # noqa: BLE001 - it is the cause, and ends nothing but this one
+                errors.append((opaque, _ended_by(error)))
+                add_size(0)
             else:
                 add((head, body))
                 add_size(len(head) + len(body))
@@ -217,3 +220,9 @@ def encode_sends(
             add_size(total + 4)
         opaque += 1
     return pieces, sizes, errors
+
+
+def _ended_by(error: BaseException) -> LocalProtocolError:
+    made = LocalProtocolError(f"the request can't be made: {error!r}")
+    made.__cause__ = error
+    return made

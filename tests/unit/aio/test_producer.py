@@ -12,6 +12,7 @@ from rocketwire import (
     AsyncReader,
     ClientClosedError,
     ConfigError,
+    Credentials,
     InvalidMessageError,
     Message,
     MessageQueue,
@@ -265,6 +266,28 @@ def test_a_cancelled_send_is_reported_and_leaves_the_connection_usable(run, brea
 
     run(main())
     assert hook.outcomes == ["stored", "maybe stored", "stored"]
+
+
+def test_keys_that_can_not_be_had_for_a_moment_end_one_send(run, cluster, topic):
+    """Its connection was told, which did not know that error: the send had no end."""
+    fails = [False]
+
+    def keys():
+        if fails[0]:
+            fails[0] = False
+            raise OSError("no keys")
+        return Credentials("access", "secret")
+
+    async def main():
+        async with AsyncProducer(cluster.name_server, group="keys", credentials=keys) as producer:
+            await producer.send(Message(topic, "before"))
+            fails[0] = True
+            with pytest.raises(SendFailedError, match="no keys") as caught:
+                await asyncio.wait_for(producer.send(Message(topic, "x")), 20)
+            assert caught.value.outcome is Outcome.NOT_SENT
+            await producer.send(Message(topic, "behind"))
+
+    run(main())
 
 
 def test_oneway_messages_arrive(run, cluster, topic):

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 from tests.conformance.members import eventually
 
-from rocketwire import ClientClosedError, FaultPolicy, Message, Outcome, Producer, SendFailedError
+from rocketwire import (
+    ClientClosedError,
+    Credentials,
+    FaultPolicy,
+    Message,
+    Outcome,
+    Producer,
+    SendFailedError,
+)
 from rocketwire.core.effects import sleep
 from rocketwire.core.sending.retry import SendMode
 from rocketwire.embedded import EmbeddedCluster
@@ -268,6 +276,53 @@ def test_a_selector_that_ends_the_program_behind_a_submit_takes_nobody_along(
         assert producer.submit(Message("hanging", b"later")).result(20)
         assert producer.stats().in_flight == 0
     assert "leaving" in caplog.text
+
+
+class Keys:
+    """Gives keys, but for the next time that the background asks once it is told to fail."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error, self.fails = error, False
+
+    def __call__(self) -> Credentials:
+        if self.fails and threading.current_thread().name == "rocketwire-background":
+            self.fails = False
+            raise self.error("leaving")
+        return Credentials("access", "secret")
+
+
+@pytest.mark.parametrize(
+    ("error", "topic", "is_connected"),
+    [
+        (ValueError, "orders", True),
+        (ValueError, "orders", False),
+        (ValueError, "unknown", True),
+        (SystemExit, "orders", True),
+        (SystemExit, "unknown", True),
+        (SystemExit, "unknown", False),
+    ],
+)
+def test_keys_that_can_not_be_had_end_one_submitted_message_and_no_other(
+    cluster, error, topic, is_connected
+) -> None:
+    """All that were handed over in the same moment had no end, or the thread went."""
+    keys = Keys(error)
+    cluster.create_topic("unknown", queues=1)
+    with producing(cluster, credentials=keys) as producer:
+        if is_connected:
+            for queue in producer.publish_queues("orders"):
+                producer.submit(Message("orders", b"x"), queue=queue).result(20)
+        held = Latch()
+        if is_connected:
+            producer._background._loop.call_soon_threadsafe(held.wait, 20)
+        keys.fails = True
+        bad = producer.submit(Message(topic, b"first"))
+        others = [producer.submit(Message("orders", b"%d" % n)) for n in range(4)]
+        held.open()
+        assert "leaving" in str(bad.exception(20))
+        assert [other.exception(20) for other in others] == [None] * 4
+        assert producer.send(Message(topic, b"later")).offset >= 0
+        assert producer.stats().in_flight == 0
 
 
 def test_a_large_message_keeps_the_room_that_it_waited_for(cluster) -> None:

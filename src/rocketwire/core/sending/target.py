@@ -13,7 +13,7 @@ from rocketwire.core.faults.entries import NEVER, Entry
 from rocketwire.core.faults.selection import TopicQueues
 from rocketwire.core.instance import Instance
 from rocketwire.core.routes import TopicEntry
-from rocketwire.errors import NoWritableQueueError
+from rocketwire.errors import LocalProtocolError, NoWritableQueueError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.send_request import SendTemplate, send_fields
@@ -46,14 +46,23 @@ class SendTarget:
         self.template = SendTemplate(fields) if instance.is_plain else None
 
     def head(self, attempt: SendAttempt, opaque: int, flag: int) -> bytes:
-        """The head of a request that no template can make."""
+        """The head of a request that no template can make.
+
+        Raises:
+            LocalProtocolError: it fits into no frame, or the caller's function gives no keys for it.
+        """
         fields = self._fields | {
             "f": str(attempt.system_flag),
             "g": str(int(attempt.born)),
             "h": str(attempt.flag),
             "i": attempt.properties.decode(),
         }
-        return self._instance.request(self.code, fields, attempt.body).head(opaque, flag)
+        try:
+            request = self._instance.request(self.code, fields, attempt.body)
+        except Exception as error:
+            # A connection asks for it, beside the send, and knows what to do with this kind only.
+            raise LocalProtocolError(f"the request can't be signed: {error!r}") from error
+        return request.head(opaque, flag)
 
 
 def target_for(
