@@ -102,11 +102,17 @@ def _let_go(messages: Sequence[StoredMessage], error: Exception | None) -> None:
         return
     forget_bodies(messages)
     told: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in told:
+    line: list[BaseException | None] = [error]
+    while line:
+        cause = line.pop()
+        if cause is None or id(cause) in told:
+            continue
         told.add(id(cause))
-        cause.__traceback__ = None
-        cause = cause.__cause__ or cause.__context__
+        # Not by an assignment: an error that is a frozen dataclass refuses that.
+        BaseException.with_traceback(cause, None)
+        line += (cause.__cause__, cause.__context__)
+        if isinstance(cause, BaseExceptionGroup):
+            line += cause.exceptions
 
 
 def _or_again(group: Group, work: Work, operation: Op[None]) -> Op[None]:

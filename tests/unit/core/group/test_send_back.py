@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import pickle
 
@@ -120,6 +121,43 @@ def test_a_message_that_can_not_be_sent_back_is_tried_again_here_and_holds_the_o
     assert len(world.bodies) == 2
     assert broker.offsets["T", 0] == 2
     assert member.group.counters.retried_here == 4
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenError(Exception):
+    why: str
+
+
+def _failure() -> BaseException:
+    """One that holds others in every way that there is."""
+    try:
+        try:
+            raise KeyError("context")
+        except KeyError:
+            try:
+                raise OSError("in a group")
+            except OSError as inner:
+                group = ExceptionGroup("group", [inner])
+            raise FrozenError("no") from group
+    except FrozenError as error:
+        return error
+
+
+def test_no_error_of_a_large_message_holds_frames_whatever_it_is_made_of():
+    """One that refuses attributes left its messages in nobody's hand; those of groups kept the bodies."""
+    error = _failure()
+
+    def fail(message):
+        message.__dict__["body"] = bytes(2_000_000)  # as after decompressing it
+        return 0.0, error
+
+    world, _ = world_with(fail)
+    (body,) = world.send(1, ONE)
+    world.run(6.0)
+    assert world.sent_back[0] == (body, 0)
+    held = [error, error.__context__, error.__cause__, *error.__cause__.exceptions]
+    assert [type(one) for one in held] == [FrozenError, KeyError, ExceptionGroup, OSError]
+    assert [one.__traceback__ for one in held] == [None] * 4
 
 
 def test_a_message_is_kept_while_its_broker_is_away():
