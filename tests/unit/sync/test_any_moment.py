@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -13,9 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.members import eventually
 from tests.unit.sync.moments import Moments, run_bounded
 
-from rocketwire import ClientClosedError, Consumer, Message, Producer, Reader, RocketMQError
+from rocketwire import (
+    ClientClosedError,
+    Consumer,
+    Message,
+    Producer,
+    Reader,
+    ReplyTimeoutError,
+    RocketMQError,
+)
+from rocketwire.core.effects import Send
+from rocketwire.core.sending.requests import request
+from rocketwire.core.sending.retry import SendMode
 from rocketwire.embedded import EmbeddedCluster
 
 TOPIC = "orders"
@@ -144,6 +157,28 @@ def try_moments(
 
 def interrupt(_: Producer) -> None:
     raise KeyboardInterrupt
+
+
+def test_an_interrupt_at_any_moment_of_beginning_a_request_keeps_no_place_in_the_order(
+    cluster,
+) -> None:
+    with make(cluster, background=True) as producer:
+        sender, instance = producer._sender, producer._instance
+        with pytest.raises(ReplyTimeoutError):
+            producer.request(message(), timeout=0.5)
+        presence = instance.presence
+        eventually(lambda: presence.is_direct and presence.want().is_set)  # nothing to wait for
+        for at in itertools.count():
+            asking = request(sender, keyed(), SendMode.BLOCKING, LIMIT)
+            moments = Moments(at, lambda: interrupt(producer), raises=True)
+            with contextlib.suppress(KeyboardInterrupt), moments:
+                assert isinstance(next(asking), Send)
+            asking.close()
+            assert len(sender.order) == 0, moments.where
+            assert not instance.replies._expected, moments.where
+            if not moments.is_done:
+                assert at > 50
+                return
 
 
 @pytest.mark.parametrize("auto_batch", [None, True])

@@ -88,10 +88,10 @@ def request(
         yield from wait(known, began + timeout / 2)
     left = max(deadline - instance.clock(), 0.001)
     attempt = sender.start_here(message, mode, timeout=left)
-    correlation_id = id_of(attempt.properties)
-    expected = instance.replies.expect(correlation_id, sender)
-    outcome, cause = Outcome.STORED, None
+    correlation_id, outcome, cause = "", Outcome.STORED, None
     try:
+        correlation_id = id_of(attempt.properties)
+        expected = instance.replies.expect(correlation_id, sender)
         added = request_fields(correlation_id, instance.client_id, timeout)
         attempt.properties = with_added(attempt.properties, added, "those of the request")
         try:
