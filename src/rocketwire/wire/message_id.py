@@ -189,7 +189,7 @@ def log_offset_in(text: str) -> int:
     """
     if len(text) == 32 and text.isascii() and text.isalnum():  # as of nearly all brokers
         try:
-            number = int(text, 16)
+            number = int.from_bytes(bytes.fromhex(text), "big")
         except ValueError:
             number = -1
         if number & _IMPOSSIBLE == 0:

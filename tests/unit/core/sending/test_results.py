@@ -95,6 +95,7 @@ def test_the_offset_in_the_log_is_that_of_the_whole_id() -> None:
         "",
         "7F",
         "x" * 32,
+        "0x" + text[2:],
         "7F00000100002A9FFFFFFFFFFFFFFFFF",
         "7F00000100012A9F" + "0" * 16,
     ]
