@@ -139,13 +139,19 @@ class StreamSource:
         Raises:
             MissingQueuesError: queues can't be read for too long, and that matters.
             DataLossError: messages are gone, and that matters.
+            RouteError: queues that were there at the beginning can't be looked up for too long.
         """
+        began = self._clock()
         while True:
             found = self._next(start, limit)
-            is_over = found is start and self._ceiling is not None
-            if not (is_over and self._absent.missing and self._options.fail_on_data_loss):
+            if found is not start or self._ceiling is None:
                 return found
-            # Nothing new would end the run with success: the missing queues are waited for.
+            # Nothing new would end the run with success: what is missing is waited for.
+            if self._unseen is not None and not self._ceiling.keys() <= start.offsets.keys():
+                if self._clock() - began >= self._options.read_timeout:
+                    raise self._unseen
+            elif not (self._absent.missing and self._options.fail_on_data_loss):
+                return found
             self._sleep(_FRESH * 2)
 
     def _next(self, start: StreamOffset, limit: int | None) -> StreamOffset:

@@ -377,6 +377,31 @@ def test_available_now_does_not_take_silent_name_servers_for_an_empty_cluster(
         lost.stop_at_present_end()
 
 
+def test_a_run_does_not_end_before_queues_that_name_servers_hide_for_a_moment(source):
+    """Queues that came after the checkpoint were known at the beginning, and left out."""
+    brokers = Brokers(t={A: (0, 5), C: (0, 4)})
+    stream = source(brokers, readtimeout="30s")
+    stream.stop_at_present_end()
+    brokers.is_lost = True
+
+    def answer():
+        brokers.is_lost = False
+
+    when(stream, 5, answer)
+    assert stream.latest(StreamOffset({A: 5}), None).offsets == {A: 5, C: 4}
+
+    for start in (StreamOffset({A: 5, C: 4}), StreamOffset({A: 5})):
+        lost = source(brokers, readtimeout="30s")
+        lost.stop_at_present_end()
+        brokers.is_lost = True
+        if C in start.offsets:
+            assert lost.latest(start, None) is start
+        else:
+            with pytest.raises(NameServerUnavailableError):
+                lost.latest(start, None)
+        brokers.is_lost = False
+
+
 def test_a_stream_goes_on_with_the_others_and_fails_after_the_timeout(source, clock):
     brokers = Brokers(t={A: (0, 5), C: (0, 5)})
     stream = source(brokers, readtimeout="30s")
