@@ -45,7 +45,9 @@ SPARKS = """[UNRESOLVED_COLUMN] A column `totl` can't be resolved. SQLSTATE: 427
     ],
     ids=["ours", "the user's", "Spark's", "none"],
 )
-def test_one_line_is_told_of_pages(capsys, text, line):
+def test_one_line_is_told_of_pages(capsys, monkeypatch, text, line):
+    monkeypatch.setattr(failures.wishes, "as_json", False)
+    monkeypatch.setattr(failures.wishes, "debug", False)
     assert failures.report(PySparkException(text)) == failures.FAILED
     told = capsys.readouterr().err
     assert told == f"rocketwire: {line} (--debug shows the rest)\n"

@@ -121,6 +121,8 @@ class Writer:
         self._called = ThreadSignal()
         self._hurried = ThreadSignal()
         self._is_closing = False
+        #: Whether something went wrong since it is closing.
+        self._is_last_try = False
         self._lock = threading.RLock()
         self._thread = LoneThread("rocketwire-telemetry")
         self._pid = os.getpid()
@@ -179,7 +181,11 @@ class Writer:
             self._has_trouble = True
             self._drop_lines()
             self._called.give()  # there may be more in line
-            return self._is_closing
+            if not self._is_closing:
+                return False
+            # What follows is written at the end, too, but tried once only.
+            is_over, self._is_last_try = self._is_last_try, True
+            return is_over
 
     def _drop_lines(self) -> None:
         self.drop(sum(not line.startswith(DROPPED) for line in self._lines))
