@@ -75,12 +75,12 @@ if TYPE_CHECKING:
     from rocketwire.aio.reader import AsyncReader
     from rocketwire.aio.simple_consumer import AsyncReceivedMessage, AsyncSimpleConsumer
     from rocketwire.aio.transaction import AsyncTransaction
-    from rocketwire.core.faults.entries import BrokerHealth
     from rocketwire.core.faults.selection import QueueList, Selector
     from rocketwire.core.group.send_back import Retry
     from rocketwire.core.group.stats import ConsumerStats, QueueState
     from rocketwire.core.reading.pull import Fetched
     from rocketwire.core.sending.stats import BrokerStats, ProducerStats
+    from rocketwire.fault_policy import BrokerHealth
     from rocketwire.handler_types import BatchHandler, Handler, HandlerResult
     from rocketwire.hooks import (
         AfterAttempt,
@@ -155,7 +155,7 @@ _LAZY = {
     "BeforeSend": "rocketwire.hooks",
     "Broker": "rocketwire.admin_values",
     "BrokerEvent": "rocketwire.hooks",
-    "BrokerHealth": "rocketwire.core.faults.entries",
+    "BrokerHealth": "rocketwire.fault_policy",
     "BrokerStats": "rocketwire.core.sending.stats",
     "BrokerWatcher": "rocketwire.hooks",
     "Call": "rocketwire.middleware",

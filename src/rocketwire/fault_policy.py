@@ -267,3 +267,28 @@ def _checked_table(table: object) -> tuple[tuple[float, float], ...]:
     if latencies != sorted(set(latencies)):
         raise ConfigError("fault policy: latency_table must rise from row to row")
     return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHealth:
+    """What the fault table holds of one broker, at one moment.
+
+    ``since`` and ``until`` are on the client's monotonic clock; ``until`` is None unless the
+    broker is isolated. ``why`` is a sentence, empty while all is well. Latencies are seconds as
+    they were measured, before any allowance; the quantiles are over the most recent answers.
+    ``record`` counts the verdicts that are not yet forgiven.
+    """
+
+    broker: str
+    state: Literal["usable", "isolated", "trial", "suspect"]
+    since: float
+    until: float | None
+    why: str
+    last_latency: float | None
+    smoothed: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    in_flight: int
+    failures: int
+    record: int

@@ -13,8 +13,8 @@ from rocketwire.core.effects import Invoke, Op
 from rocketwire.core.faults.table import FaultTable
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.results import result_later
-from rocketwire.core.sending.retry import SendMode
 from rocketwire.errors import InvalidMessageError, RocketMQError, SendFailedError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, SendResult

@@ -27,10 +27,10 @@ from rocketwire.aio.waiter import (
     number_together,
     refuse,
 )
+from rocketwire.core.durations import span
 from rocketwire.core.effects import Observer, Oneway
 from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.sending.attempt import SendAttempt
-from rocketwire.core.sending.retry import span
 from rocketwire.errors import (
     ClientClosedError,
     ConnectFailedError,

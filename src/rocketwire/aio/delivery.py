@@ -15,7 +15,6 @@ from rocketwire.aio.waiter import SendWaiter
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.flush import left_to_parent
 from rocketwire.core.sending.open_batch import OpenBatch
-from rocketwire.core.sending.retry import worst_outcome
 from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.message import SendResult
 
@@ -157,7 +156,7 @@ class SingleDelivery(SendWaiter, Delivery):
         """Give the message up, if there is no answer yet."""
         if not self.done() and self.give_up():
             history = self.attempt.history
-            outcome = Outcome.NOT_SENT if history is None else worst_outcome(history.attempts)
+            outcome = Outcome.NOT_SENT if history is None else history.outcome
             self.settled(None, SendFailedError(f"{outcome.value}: cancelled", outcome=outcome))
 
     def settled(self, result: SendResult | None, error: Exception | None) -> None:

@@ -30,20 +30,20 @@ from rocketwire.aio.transaction_checker import (
 )
 from rocketwire.config import ProducerConfig
 from rocketwire.core.admin.topics import create_topic
-from rocketwire.core.faults.selection import RoundRobinCounter, Selector
-from rocketwire.core.faults.table import BrokerHealth
 from rocketwire.core.sending.checks import Check, answer_check
 from rocketwire.core.sending.flush import done_callback
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.operation import publish_queues
 from rocketwire.core.sending.recall import recall
 from rocketwire.core.sending.requests import check_request, request
-from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.stats import ProducerStats
 from rocketwire.core.sending.validate import at_once
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
+from rocketwire.fault_policy import BrokerHealth
 from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
+from rocketwire.selectors import Selector
 from rocketwire.setting_values import limit
 from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
@@ -95,7 +95,7 @@ class AsyncProducer(ManySends):
 
     def _opened(self) -> None:
         config, instance = self._config, self._instance
-        positions = RoundRobinCounter(instance.random)
+        positions = instance.new_positions()
         # Weakly, so that a producer that nobody closed is noticed.
         method = weakref.WeakMethod(self._snapshot)
         reporting = Reporting(config, instance, positions, lambda: (found := method()) and found())

@@ -12,12 +12,12 @@ from rocketwire.aio.delivery import BatchedDelivery, Delivery, SingleDelivery, i
 from rocketwire.aio.driver import Driver
 from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.config import AutoBatch
-from rocketwire.core.faults.selection import Selector
 from rocketwire.core.sending.collect import Accumulator
 from rocketwire.core.sending.flush import no_room
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.message import Message, MessageQueue
+from rocketwire.selectors import Selector
 
 Messages: TypeAlias = Message | Sequence[Message]
 #: Messages and bytes that a submit takes of the in-flight limit.

@@ -12,7 +12,7 @@ from rocketwire.aio.compressing import Compressor
 from rocketwire.aio.driver import Driver
 from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.aio.waiter import Waiter
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.transactions import Decision, TransactionSteps
 from rocketwire.errors import LocalProtocolError, RocketMQError, TransactionError

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from rocketwire.core.effects import Invoke, Oneway
-from rocketwire.core.faults.entries import note_written
 from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.sending import finish
-from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.attempt import SendAttempt, written_together
 from rocketwire.core.sending.results import result_later
 from rocketwire.errors import LocalProtocolError, RocketMQError
 from rocketwire.message import SendResult
@@ -172,7 +171,7 @@ def number_together(
         waiter.deadline = limit = attempt.deadline
         if limit < deadline:  # noqa: PLR1730  a call of min() costs more
             deadline = limit
-    note_written(attempts, sizes, now, unanswered)
+    written_together(attempts, sizes, now, unanswered)
     return pieces, deadline, errors
 
 

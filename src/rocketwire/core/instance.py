@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketwire.config import ClientConfig, Credentials
 from rocketwire.core.faults.entries import RandomSource
-from rocketwire.core.faults.selection import Selector
+from rocketwire.core.faults.selection import RoundRobinCounter, Selector
 from rocketwire.core.faults.table import FaultTable
 from rocketwire.core.naming import without_namespace
 from rocketwire.core.presence import Presence
@@ -118,6 +118,10 @@ class Instance:
         s, wall = self.surroundings, self.wall
         salt = int(s.random.random() * 2**32)
         return MessageIdMaker(s.address, s.pid, salt, lambda: int(wall() * 1000))
+
+    def new_positions(self) -> RoundRobinCounter:
+        """Round-robin positions for one thread, or for one producer on an event loop."""
+        return RoundRobinCounter(self.random)
 
     # -- watchers ----------------------------------------------------------------------------
 

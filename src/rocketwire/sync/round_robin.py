@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 
-from rocketwire.core.faults.entries import RandomSource
-from rocketwire.core.faults.selection import RoundRobinCounter
+from rocketwire.core.instance import Instance
 
 
 class ThreadPositions(threading.local):
     """Positions of the calling thread; a thread starts at random places."""
 
-    def __init__(self, random: RandomSource) -> None:
+    def __init__(self, instance: Instance) -> None:
         super().__init__()
-        counter = RoundRobinCounter(random)
+        counter = instance.new_positions()
         # Bound methods, not properties: ``next`` is called for every send.
         self.next = counter.next  # type: ignore[method-assign]
         self.reset = counter.reset  # type: ignore[method-assign]

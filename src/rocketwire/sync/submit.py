@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rocketwire.aio.waiter import SendWaiter
 from rocketwire.config import AutoBatch
-from rocketwire.core.faults.selection import Selector
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.collect import Accumulator
 from rocketwire.core.sending.flush import FlushGroup, left_to_parent, no_room
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.open_batch import OpenBatch
-from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.validate import at_once
 from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.selectors import Selector
 from rocketwire.sync.background import Background
 from rocketwire.sync.callbacks import CallbackThread
 from rocketwire.sync.delivery import BatchedDelivery, Delivery

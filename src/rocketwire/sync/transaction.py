@@ -11,7 +11,7 @@ from typing import Any, Self
 from rocketwire.core.effects import Op
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.finish import interrupted
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.transactions import TransactionSteps
 from rocketwire.errors import ClientClosedError, SendFailedError, TransactionError

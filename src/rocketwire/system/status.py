@@ -23,8 +23,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from rocketwire.core.faults.table import BrokerHealth
 from rocketwire.core.sending.stats import ProducerStats
+from rocketwire.fault_policy import BrokerHealth
 from rocketwire.system.lone_thread import LoneThread
 from rocketwire.version import __version__
 

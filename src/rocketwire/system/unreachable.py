@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from rocketwire.core.sending.retry import span
+from rocketwire.core.durations import span
 
 
 def explain(error: Exception, host: str, *, encrypted: bool = False) -> str:

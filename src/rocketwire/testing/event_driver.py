@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Send, Sleep, Wait
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.finish import stored, written_oneway
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.errors import (
     ConnectFailedError,

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketwire.core.faults.selection import RoundRobinCounter, TopicQueues
-from rocketwire.core.faults.table import BrokerHealth, FaultTable, WatchedAttempt
-from rocketwire.fault_policy import FaultPolicy
+from rocketwire.core.faults.table import FaultTable, WatchedAttempt
+from rocketwire.fault_policy import BrokerHealth, FaultPolicy
 from rocketwire.message import MessageQueue
 from rocketwire.testing.simulation import SimulatedLock
 from rocketwire.testing.virtual_clock import VirtualClock

@@ -22,7 +22,7 @@ from rocketwire.core.faults.table import FaultTable
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.finish import stored
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.errors import RocketMQError, SendFailedError
 from rocketwire.fault_policy import FaultPolicy

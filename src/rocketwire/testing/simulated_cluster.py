@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.errors import RocketMQError
 from rocketwire.fault_policy import FaultPolicy

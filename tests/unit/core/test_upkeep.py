@@ -7,7 +7,7 @@ import pytest
 from tests.unit.core.world import NAME_SERVER, World, decoded, route_of
 
 from rocketwire.config import Credentials
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.upkeep import (
     heartbeat,
     keep_heartbeats,

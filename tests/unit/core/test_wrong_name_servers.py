@@ -10,7 +10,7 @@ from tests.unit.core.world import NAME_SERVER, World
 
 from rocketwire.core.effects import Op
 from rocketwire.core.lookup import cluster_info, locate_topic
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import RemoteProtocolError, RocketMQError
 from rocketwire.testing import simulated_network
 from rocketwire.testing.simulated_network import Reset

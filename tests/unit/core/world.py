@@ -12,7 +12,7 @@ from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.faults.selection import RoundRobinCounter
 from rocketwire.core.instance import Instance, Surroundings
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.message import Message, SendResult
 from rocketwire.testing.simulation import SimulatedDriver, SimulatedNetwork

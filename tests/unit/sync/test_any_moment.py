@@ -27,8 +27,8 @@ from rocketwire import (
     RocketMQError,
 )
 from rocketwire.core.effects import Send
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.requests import request
-from rocketwire.core.sending.retry import SendMode
 from rocketwire.embedded import EmbeddedCluster
 
 TOPIC = "orders"

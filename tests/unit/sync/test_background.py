@@ -21,7 +21,7 @@ from rocketwire import (
     SendFailedError,
 )
 from rocketwire.core.effects import sleep
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.sync import background, loop_thread
 from rocketwire.sync.background import Background

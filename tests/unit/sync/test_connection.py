@@ -19,7 +19,7 @@ from tests.unit.sync.ticking import ticking
 
 from rocketwire import Message, Producer, Reader
 from rocketwire.core.sending.attempt import SendAttempt
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.errors import ConnectionLostError, RequestTimeoutError
 from rocketwire.sync.connection import Connection, Connector, Pool

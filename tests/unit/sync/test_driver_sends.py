@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from rocketwire import Message, Outcome, Producer, SendFailedError, SendResult, SendStatus
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.embedded import EmbeddedCluster
 
 

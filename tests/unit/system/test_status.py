@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rocketwire.core.faults.table import BrokerHealth
 from rocketwire.core.sending.stats import Counters
+from rocketwire.fault_policy import BrokerHealth
 from rocketwire.system import status as module
 from rocketwire.system.status import StatusFile, is_alive, make_status, read_statuses
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import SendFailedError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, MessageQueue

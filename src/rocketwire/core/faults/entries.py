@@ -10,8 +10,10 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from rocketwire.core.durations import brief
+from rocketwire.fault_policy import BrokerHealth
 
 State: TypeAlias = Literal["usable", "isolated", "trial"]
 Cause: TypeAlias = Literal["", "slow", "failed", "busy"]
@@ -235,31 +237,6 @@ class Attempted:
         self.entry.note_written(self, now, unanswered)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerHealth:
-    """What the fault table holds of one broker, at one moment.
-
-    ``since`` and ``until`` are on the client's monotonic clock; ``until`` is None unless the
-    broker is isolated. ``why`` is a sentence, empty while all is well. Latencies are seconds as
-    they were measured, before any allowance; the quantiles are over the most recent answers.
-    ``record`` counts the verdicts that are not yet forgiven.
-    """
-
-    broker: str
-    state: Literal["usable", "isolated", "trial", "suspect"]
-    since: float
-    until: float | None
-    why: str
-    last_latency: float | None
-    smoothed: float | None
-    p50: float | None
-    p90: float | None
-    p99: float | None
-    in_flight: int
-    failures: int
-    record: int
-
-
 def health_of(entry: Entry, now: float) -> BrokerHealth:
     """A broker's record as users see it."""
     state = "suspect" if entry.state == "usable" and entry.suspect else entry.state
@@ -316,14 +293,3 @@ def median(values: Iterable[float]) -> float | None:
     if len(ordered) % 2:
         return ordered[half]
     return (ordered[half - 1] + ordered[half]) / 2
-
-
-def in_ms(seconds: float) -> str:
-    """A latency in words: ``302 ms``, ``1.4 ms``."""
-    ms = seconds * 1000
-    return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.1f} ms"
-
-
-def brief(seconds: float) -> str:
-    """A span of time in words: ``4 s``, ``0.4 s``."""
-    return f"{seconds:.0f} s" if seconds >= 2 else f"{seconds:.1f} s"

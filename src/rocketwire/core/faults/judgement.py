@@ -11,15 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from rocketwire.core.faults.entries import (
-    FOREVER,
-    Cause,
-    Entry,
-    Watch,
-    WatchedAttempt,
-    in_ms,
-    median,
-)
+from rocketwire.core.durations import in_ms
+from rocketwire.core.faults.entries import FOREVER, Cause, Entry, Watch, WatchedAttempt, median
 from rocketwire.fault_policy import FaultPolicy
 
 #: How ``TopicQueues`` walks over queues: evenly over those allowed, or as a Java version does.

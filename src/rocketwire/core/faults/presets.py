@@ -13,15 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
-from rocketwire.core.faults.entries import (
-    FOREVER,
-    NEVER,
-    Cause,
-    Entry,
-    Watch,
-    WatchedAttempt,
-    in_ms,
-)
+from rocketwire.core.durations import in_ms
+from rocketwire.core.faults.entries import FOREVER, NEVER, Cause, Entry, Watch, WatchedAttempt
 from rocketwire.core.faults.judgement import Judge, Walk
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import MessageQueue

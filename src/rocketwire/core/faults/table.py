@@ -17,7 +17,6 @@ from rocketwire.core.faults.entries import (
     FOREVER,
     NEVER,
     Attempted,
-    BrokerHealth,
     Entry,
     RandomSource,
     Watch,
@@ -28,11 +27,11 @@ from rocketwire.core.faults.judgement import AdaptiveJudge, Judge, Notice, Walk
 from rocketwire.core.faults.presets import JavaJudge, NoJudge
 from rocketwire.core.sending.retry import what_happened
 from rocketwire.errors import ConnectFailedError, RequestTimeoutError
-from rocketwire.fault_policy import FaultPolicy
+from rocketwire.fault_policy import BrokerHealth, FaultPolicy
 from rocketwire.log_fields import about
 from rocketwire.wire.codes import BROKER_UNWELL, RESPONSE_NAMES, STORED, ResponseCode
 
-__all__ = ["BrokerHealth", "FaultTable", "WatchedAttempt"]
+__all__ = ["FaultTable", "WatchedAttempt"]
 
 _log: Final = logging.getLogger("rocketwire.faults")
 _BUSY: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL})

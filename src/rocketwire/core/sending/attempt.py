@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rocketwire.core.effects import Op
-from rocketwire.core.faults.entries import NEVER, Entry
+from rocketwire.core.faults.entries import NEVER, Entry, note_written
 from rocketwire.core.faults.selection import Selector, best_queue, hash_queue
 from rocketwire.core.routes import TopicEntry
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.wire.message_id import IdBlock
@@ -243,3 +243,17 @@ class SendAttempt:
     def is_written(self) -> bool:
         """Whether any byte of the request may have left."""
         return self.written_at != NEVER
+
+
+def written_together(
+    attempts: Sequence[SendAttempt], sizes: Sequence[int], now: float, unanswered: int
+) -> None:
+    """As ``SendAttempt.written`` for several that were handed to one socket at once, for the first time.
+
+    Args:
+        attempts: in the order of their bytes.
+        sizes: the bytes of each.
+        now: the moment.
+        unanswered: bytes on that connection that had no answer before.
+    """
+    note_written(attempts, sizes, now, unanswered)

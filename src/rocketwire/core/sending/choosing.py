@@ -14,12 +14,8 @@ from rocketwire.core.faults.selection import Positions, Selector, TopicQueues, b
 from rocketwire.core.instance import Instance
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import Place, SendAttempt
-from rocketwire.core.sending.retry import (
-    SendMode,
-    attempt_deadline,
-    default_attempt_timeout,
-    tries_allowed,
-)
+from rocketwire.core.sending.mode import SendMode
+from rocketwire.core.sending.retry import attempt_deadline, default_attempt_timeout, tries_allowed
 from rocketwire.core.sending.target import ReadyTarget, SendTarget, TopicPlan, target_for
 from rocketwire.errors import InvalidMessageError, NoWritableQueueError
 from rocketwire.message import MessageQueue

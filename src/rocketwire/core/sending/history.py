@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from rocketwire.core.durations import span
 from rocketwire.core.sending.attempt import SendAttempt, as_texts
-from rocketwire.core.sending.retry import failure, outcome_of, span
+from rocketwire.core.sending.retry import failure, outcome_of, worst_outcome
 from rocketwire.errors import Attempt, Outcome, RemoteProtocolError, RocketMQError, SendFailedError
 from rocketwire.hooks import AttemptEvent, SendEvent, call_hooks
 from rocketwire.message import SendResult
@@ -44,6 +45,11 @@ class SendHistory:
         #: The last attempt that was begun, and the last answer.
         self.last: SendAttempt | None = None
         self.reply: Reply | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of the message over all attempts so far."""
+        return worst_outcome(self.attempts)
 
     def failed(self, attempt: SendAttempt, now: float, error: RocketMQError) -> None:
         """An attempt failed."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rocketwire.core.effects import Op, send, wait
 from rocketwire.core.lookup import proxy_in_the_way
 from rocketwire.core.sending.finish import interrupted
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.validate import with_added
 from rocketwire.errors import (
     ClientClosedError,

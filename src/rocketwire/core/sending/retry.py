@@ -6,9 +6,10 @@ Pure decisions, the same for blocking and asynchronous sends. Which broker a ret
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Collection, Sequence
 
+from rocketwire.core.durations import span
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import (
     Attempt,
     BrokerError,
@@ -25,14 +26,6 @@ from rocketwire.errors import (
 )
 from rocketwire.message import SendStatus
 from rocketwire.wire.codes import RETRYABLE
-
-
-class SendMode(enum.IntEnum):
-    """How a send waits for its answer. Numbers, because other enums are slow keys."""
-
-    BLOCKING = 0
-    ASYNC = 1
-    ONEWAY = 2
 
 
 def tries_allowed(
@@ -213,9 +206,3 @@ def failure(
     error = kind(text, attempts=attempts, outcome=worst_outcome(attempts))
     error.__cause__ = cause
     return error
-
-
-def span(seconds: float) -> str:
-    """A time in words: ``1.0 s``, ``0.3 s``, ``12 ms``; a clock that was put back counts as none."""
-    seconds = max(seconds, 0.0)
-    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"

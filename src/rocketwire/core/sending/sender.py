@@ -30,9 +30,9 @@ from rocketwire.core.sending.attempt import Batch, MessageIds, Place, SendAttemp
 from rocketwire.core.sending.choosing import Chooser
 from rocketwire.core.sending.encode import Collected, Encoder
 from rocketwire.core.sending.history import SendHistory
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.operation import send_oneway, send_operation
 from rocketwire.core.sending.order import KeyOrder, KeySlot
-from rocketwire.core.sending.retry import SendMode
 from rocketwire.core.sending.stats import Counters
 from rocketwire.core.sending.target import TopicPlan
 from rocketwire.core.sending.validate import as_batch, check_batch, check_message, check_queue

@@ -10,14 +10,15 @@ import logging
 from functools import lru_cache
 from typing import Final, cast
 
+from rocketwire.core.durations import span
 from rocketwire.core.effects import Invoke, Op, sleep, wait
 from rocketwire.core.lookup import locate_topic, proxy_in_the_way
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import DECISIONS, note_decided
 from rocketwire.core.sending.finish import interrupted
 from rocketwire.core.sending.history import SendHistory
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.results import HalfPlace, half_place
-from rocketwire.core.sending.retry import SendMode, span
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.target import SendTarget
 from rocketwire.core.sending.validate import with_added

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import RocketMQError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, MessageQueue

@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from rocketwire.core.faults.entries import brief, in_ms, median
+from rocketwire.core.durations import brief, in_ms
+from rocketwire.core.faults.entries import median
 from rocketwire.core.faults.table import FaultTable
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.testing.fault_lab import FaultLab, FixedRandom

@@ -15,7 +15,7 @@ from tests.unit.core.world import World
 
 from rocketwire.core.faults.entries import NEVER
 from rocketwire.core.faults.selection import RoundRobinCounter
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import SendFailedError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, MessageQueue

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.core.world import World, address, route_of
 
 from rocketwire.core.sending.attempt import RELEASED
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.hooks import AttemptEvent
 from rocketwire.message import Message

@@ -12,7 +12,7 @@ from tests.unit.core.world import World, address
 from rocketwire.core.effects import Invoke
 from rocketwire.core.sending.broker_requests import answer
 from rocketwire.core.sending.checks import Check, answer_check, broker_at, verdict
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import RequestTimeoutError
 from rocketwire.message import Message, MessageQueue, TransactionState
 from rocketwire.stored_message import StoredMessage

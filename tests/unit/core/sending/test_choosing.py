@@ -11,7 +11,7 @@ from rocketwire.config import ProducerConfig
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.choosing import Chooser
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import InvalidMessageError, SendFailedError
 from rocketwire.message import Message, MessageQueue
 from rocketwire.testing.simulated_network import Refuse

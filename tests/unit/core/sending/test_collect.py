@@ -11,8 +11,8 @@ from tests.unit.core.world import World, route_of
 
 from rocketwire.config import AutoBatch
 from rocketwire.core.sending.collect import Accumulator
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.open_batch import OpenBatch
-from rocketwire.core.sending.retry import SendMode
 from rocketwire.errors import InvalidMessageError, Outcome, SendFailedError
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.testing.simulated_network import Hang, with_pauses

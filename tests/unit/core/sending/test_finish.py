@@ -10,7 +10,7 @@ from tests.unit.core.world import World
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.history import SendHistory
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.hooks import AttemptEvent, SendEvent
 from rocketwire.message import Message, SendResult

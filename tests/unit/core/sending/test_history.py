@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.core.world import World, address, route_of
 
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.hooks import HookSet, SendEvent

@@ -11,7 +11,7 @@ from tests.unit.core.world import World
 
 from rocketwire import AsyncProducer, Message, Outcome, Producer, SendFailedError, SendStatus
 from rocketwire.core.effects import Op, send
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.testing.simulated_network import Hang, Refuse
 from rocketwire.wire.codes import RequestCode

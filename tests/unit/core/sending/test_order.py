@@ -7,8 +7,8 @@ from threading import RLock
 import pytest
 from tests.unit.core.world import World, decoded
 
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.order import KeyOrder, KeySlot
-from rocketwire.core.sending.retry import SendMode
 from rocketwire.errors import Outcome, SendFailedError, SendTimeoutError
 from rocketwire.message import Message
 from rocketwire.testing.simulated_network import Hang, with_pauses

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.core.world import NAME_SERVER, World
 
 from rocketwire.core.effects import Invoke
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import (
     BrokerError,
     ClientClosedError,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.core.world import World
 
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.requests import check_request, request
-from rocketwire.core.sending.retry import SendMode
 from rocketwire.errors import (
     ClientClosedError,
     ConfigError,

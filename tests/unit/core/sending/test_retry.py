@@ -2,8 +2,9 @@ import pickle
 
 import pytest
 
+from rocketwire.core.durations import span
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.retry import (
-    SendMode,
     attempt_deadline,
     default_attempt_timeout,
     describe_failure,
@@ -11,7 +12,6 @@ from rocketwire.core.sending.retry import (
     is_retryable,
     outcome_of,
     should_retry_status,
-    span,
     tries_allowed,
     what_happened,
 )

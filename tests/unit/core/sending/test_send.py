@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.core.world import NAME_SERVER, World, address, route_of
 
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.validate import as_batch
 from rocketwire.errors import (
     ConfigError,

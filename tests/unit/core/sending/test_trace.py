@@ -8,7 +8,7 @@ from tests.unit.core.world import World, address, route_of
 
 from rocketwire.config import Credentials, ProducerConfig
 from rocketwire.core.sending import trace
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.trace import Tracer, message_type, pack, ship_traces, trace_settings
 from rocketwire.errors import SendFailedError

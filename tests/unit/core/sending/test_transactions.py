@@ -15,7 +15,7 @@ from rocketwire import (
     TransactionState,
     UnsupportedRequestError,
 )
-from rocketwire.core.sending.retry import SendMode
+from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.transactions import TransactionSteps
 from rocketwire.core.upkeep import keep_heartbeats
 from rocketwire.sync.transaction import Transaction
