@@ -42,7 +42,7 @@ EXPECTED = [
     "str",
     "rocketwire.message.SendResult",
     "list[rocketwire.message.SendResult]",
-    "tuple[rocketwire.core.faults.entries.BrokerHealth, ...]",
+    "tuple[rocketwire.fault_policy.BrokerHealth, ...]",
     "tuple[tuple[str, str, int, fallback=rocketwire.message.MessageQueue], ...]",
     "datetime.datetime",
     "rocketwire.message.SendResult",

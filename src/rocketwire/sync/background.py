@@ -20,7 +20,7 @@ from rocketwire.core.instance import Instance
 from rocketwire.core.sending.broker_requests import answer
 from rocketwire.errors import ClientClosedError, SendFailedError
 from rocketwire.message import SendResult
-from rocketwire.sync.turns import Turns
+from rocketwire.sync.chained_wake_ups import ChainedWakeUps
 from rocketwire.system.latch import Latch
 from rocketwire.system.lone_thread import LoneThread
 
@@ -47,14 +47,14 @@ class Errand(Generic[T]):
     """What a thread waits for that the background does.
 
     Args:
-        turns: those of the background.
+        wake_ups: those of the background.
         delays_end: whether a shutdown waits for it.
     """
 
-    __slots__ = ("_delays_end", "_error", "_latch", "_result", "_turns")
+    __slots__ = ("_delays_end", "_error", "_latch", "_result", "_wake_ups")
 
-    def __init__(self, turns: Turns, *, delays_end: bool) -> None:
-        self._turns = turns
+    def __init__(self, wake_ups: ChainedWakeUps, *, delays_end: bool) -> None:
+        self._wake_ups = wake_ups
         self._delays_end = delays_end
         self._latch = Latch()
         self._result: T | None = None
@@ -64,7 +64,7 @@ class Errand(Generic[T]):
         """It has ended; only the first end counts."""
         if not self._latch.is_open:
             self._result, self._error = result, error
-            self._turns.let_go_on(self._latch)
+            self._wake_ups.let_go_on(self._latch)
 
     @property
     def delays_end(self) -> bool:
@@ -74,7 +74,7 @@ class Errand(Generic[T]):
     def wait(self) -> T:
         """What came of it."""
         self._latch.wait()
-        self._turns.pass_on()
+        self._wake_ups.pass_on()
         if self._error is not None:
             raise self._error
         return cast("T", self._result)
@@ -94,7 +94,7 @@ class Background:
         self._errands: set[Errand[Any] | RelayedSend] = set()
         self._inbox: deque[tuple[Op[Any], _Done] | SingleDelivery | RelayedSend] = deque()
         self._is_called = False
-        self._turns = Turns(self._call_for_all)
+        self._wake_ups = ChainedWakeUps(self._call_for_all)
         self._failure: Exception | None = None
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -124,11 +124,11 @@ class Background:
             SendFailedError: the client is not running.
             ClientClosedError: it was shut down meanwhile.
         """
-        errand: Errand[T] = Errand(self._turns, delays_end=delays_end)
+        errand: Errand[T] = Errand(self._wake_ups, delays_end=delays_end)
         try:
             self._errands.add(errand)
             self._inbox.append((operation, errand.done))
-            if not self._is_called and not self._turns.has_more:
+            if not self._is_called and not self._wake_ups.has_more:
                 self.call()
             return errand.wait()
         finally:
@@ -146,11 +146,11 @@ class Background:
             SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
             ClientClosedError: the client was shut down meanwhile.
         """
-        send.turns = self._turns
+        send.wake_ups = self._wake_ups
         try:
             self._errands.add(send)
             self._inbox.append(send)
-            if not self._is_called and not self._turns.has_more:
+            if not self._is_called and not self._wake_ups.has_more:
                 self.call()
             return send.wait()
         except BaseException:
@@ -293,7 +293,7 @@ class Background:
             self._failure = error
         finally:
             self._is_over = True
-            self._turns.end()
+            self._wake_ups.end()
             self._refuse_all()
             for errand in list(self._errands):
                 errand.done(None, ClientClosedError("the client was shut down meanwhile"))
@@ -305,7 +305,7 @@ class Background:
         from rocketwire.aio.upkeep import Upkeep
 
         self._loop = asyncio.get_running_loop()
-        self._turns.begin(self._loop)
+        self._wake_ups.begin(self._loop)
         self._stop_event = asyncio.Event()
         driver = self._driver = Driver(self._config, clock=self._instance.clock)
         # Probes and heartbeats have connections of their own: what a busy sender queues up must

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rocketwire.aio.waiter import SendWaiter
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.message import SendResult
-from rocketwire.sync.turns import Turns
+from rocketwire.sync.chained_wake_ups import ChainedWakeUps
 from rocketwire.system.latch import Latch
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class RelayedSend(SendWaiter):
     """A send whose caller waits in another thread than the one that writes and reads it."""
 
-    __slots__ = ("_latch", "_outcome", "turns")
+    __slots__ = ("_latch", "_outcome", "wake_ups")
 
     #: Set by the background, before it is handed over.
-    turns: Turns
+    wake_ups: ChainedWakeUps
 
     def __init__(self, attempt: SendAttempt) -> None:
         super().__init__(attempt)
@@ -49,7 +49,7 @@ class RelayedSend(SendWaiter):
 
     def stored(self) -> None:
         """The usual answer is there: the caller reads it."""
-        self.turns.let_go_on(self._latch)
+        self.wake_ups.let_go_on(self._latch)
 
     def done(self, result: SendResult | None, error: Exception | None) -> None:
         """The background has ended; only the first end counts."""
@@ -77,7 +77,7 @@ class RelayedSend(SendWaiter):
             SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
         """
         self._latch.wait()
-        self.turns.pass_on()
+        self.wake_ups.pass_on()
         outcome = self._outcome
         if outcome is None:
             return self.read_result()

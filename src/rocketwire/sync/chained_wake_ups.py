@@ -1,9 +1,9 @@
-"""Lets threads go on one after the other, when what they waited for came for many at once.
+"""Wakes threads whose answers came together: each one that goes on wakes the next.
 
 A thread that is woken wants Python's lock first. Of fifty that are woken together one gets it, and the others
-go to sleep a second time, each for as long as all before it take. Here the first wakes the next one, and so on,
-and most find the lock free. What they hand over meanwhile is fetched when the last has gone on, so that it travels
-together: half the changes of thread, and three quarters of the CPU time of a transaction.
+go to sleep a second time, each for as long as all before it take. In a chain most find the lock free. What they
+hand over meanwhile is fetched when the last has gone on, so that it travels together: half the changes of thread,
+and three quarters of the CPU time of a transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 0.002
 
 
-class Turns:
+class ChainedWakeUps:
     """Threads that may go on, in the order in which their answers came.
 
     Args:
@@ -60,7 +60,7 @@ class Turns:
         self._thread = get_ident()
 
     def end(self) -> None:
-        """The loop runs no more, which its own thread says: nobody waits for a turn."""
+        """The loop runs no more, which its own thread says: no thread waits any longer."""
         self._loop = None
         while self._latches:
             self.pass_on()
@@ -105,7 +105,7 @@ class Turns:
                     return
 
     def _watch(self, steps: int) -> None:
-        """See to it that somebody goes on, and that what was handed over meanwhile is fetched."""
+        """See to it that the next one goes on, and that what was handed over meanwhile is fetched."""
         self._is_watched = False
         if self._is_busy and steps == self._steps:
             self.pass_on()

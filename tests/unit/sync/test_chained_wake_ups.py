@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.sync.moments import Moments
 
-from rocketwire.sync.turns import Turns
+from rocketwire.sync.chained_wake_ups import ChainedWakeUps
 from rocketwire.system.latch import Latch
 
 LIMIT = 20.0
@@ -42,14 +42,14 @@ class Loop:
             call()
 
 
-def made(count: int) -> tuple[Loop, Turns, list[Latch], list[str]]:
+def made(count: int) -> tuple[Loop, ChainedWakeUps, list[Latch], list[str]]:
     loop, ends = Loop(), cast("list[str]", [])
-    turns = Turns(lambda: ends.append("end"))
-    turns.begin(cast("Any", loop))
+    wake_ups = ChainedWakeUps(lambda: ends.append("end"))
+    wake_ups.begin(cast("Any", loop))
     latches = [Latch() for _ in range(count)]
     for latch in latches:
-        turns.let_go_on(latch)
-    return loop, turns, latches, ends
+        wake_ups.let_go_on(latch)
+    return loop, wake_ups, latches, ends
 
 
 def opened(latches: list[Latch]) -> list[bool]:
@@ -57,40 +57,40 @@ def opened(latches: list[Latch]) -> list[bool]:
 
 
 def test_one_after_the_other_when_all_answers_are_read() -> None:
-    loop, turns, latches, ends = made(3)
+    loop, wake_ups, latches, ends = made(3)
     assert opened(latches) == [False] * 3
     loop.tick()
     assert opened(latches) == [True, False, False]
-    turns.pass_on()
-    assert turns.has_more
+    wake_ups.pass_on()
+    assert wake_ups.has_more
     assert opened(latches) == [True, True, False]
-    turns.pass_on()
+    wake_ups.pass_on()
     assert opened(latches) == [True] * 3
-    assert not turns.has_more
+    assert not wake_ups.has_more
     assert ends == []
-    turns.pass_on()
+    wake_ups.pass_on()
     assert ends == ["end"]
 
 
 def test_one_that_comes_while_others_go_on_is_the_last_of_them() -> None:
-    loop, turns, latches, ends = made(2)
+    loop, wake_ups, latches, ends = made(2)
     loop.tick()
     late = Latch()
-    turns.let_go_on(late)
+    wake_ups.let_go_on(late)
     assert loop.soon == []
-    turns.pass_on()
-    turns.pass_on()
+    wake_ups.pass_on()
+    wake_ups.pass_on()
     assert opened([*latches, late]) == [True] * 3
-    turns.pass_on()
+    wake_ups.pass_on()
     assert ends == ["end"]
     after = Latch()
-    turns.let_go_on(after)
+    wake_ups.let_go_on(after)
     loop.tick()
     assert after.is_open
 
 
 def test_a_thread_that_wakes_nobody_is_made_up_for() -> None:
-    loop, turns, latches, ends = made(3)
+    loop, wake_ups, latches, ends = made(3)
     loop.tick()  # and the first is interrupted before it wakes the next one
     loop.wait()
     assert opened(latches) == [True, False, False]  # there was a step since the answers came
@@ -103,7 +103,7 @@ def test_a_thread_that_wakes_nobody_is_made_up_for() -> None:
     assert ends == ["end"]  # in place of the last one: others have handed something over meanwhile
     assert loop.later == []
     after = Latch()
-    turns.let_go_on(after)
+    wake_ups.let_go_on(after)
     for _ in range(2):
         loop.tick()
         loop.wait()
@@ -111,38 +111,38 @@ def test_a_thread_that_wakes_nobody_is_made_up_for() -> None:
 
 
 def test_those_that_go_on_by_themselves_are_left_alone() -> None:
-    loop, turns, latches, _ = made(4)
+    loop, wake_ups, latches, _ = made(4)
     loop.tick()
     for count in (2, 3):
-        turns.pass_on()
+        wake_ups.pass_on()
         loop.wait()
         assert opened(latches).count(True) == count
 
 
 def test_at_the_end_and_on_other_threads_nobody_waits_for_a_turn() -> None:
-    _, turns, latches, _ = made(3)
+    _, wake_ups, latches, _ = made(3)
     other = Latch()
-    thread = threading.Thread(target=turns.let_go_on, args=(other,))
+    thread = threading.Thread(target=wake_ups.let_go_on, args=(other,))
     thread.start()
     thread.join(LIMIT)
     assert other.is_open
     assert opened(latches) == [False] * 3
-    turns.end()
+    wake_ups.end()
     assert opened(latches) == [True] * 3
     after = Latch()
-    turns.let_go_on(after)
+    wake_ups.let_go_on(after)
     assert after.is_open
 
 
 @pytest.mark.parametrize("passed", [0, 1])
 def test_an_interrupt_at_any_moment_of_passing_on_leaves_nobody_asleep(passed) -> None:
     for at in itertools.count():
-        loop, turns, latches, ends = made(2)
+        loop, wake_ups, latches, ends = made(2)
         loop.tick()
         for _ in range(passed):
-            turns.pass_on()
+            wake_ups.pass_on()
         with Moments(at, interrupt, raises=True) as moments, suppress(KeyboardInterrupt):
-            turns.pass_on()
+            wake_ups.pass_on()
         for _ in range(8):
             loop.tick()
             loop.wait()
@@ -159,9 +159,9 @@ def interrupt() -> None:
 
 
 def test_one_that_goes_on_already_keeps_no_other_waiting() -> None:
-    loop, turns, latches, _ = made(3)
+    loop, wake_ups, latches, _ = made(3)
     latches[0].open()  # its caller was interrupted
     loop.tick()
     assert opened(latches) == [True, True, False]
-    turns.pass_on()
+    wake_ups.pass_on()
     assert opened(latches) == [True] * 3
