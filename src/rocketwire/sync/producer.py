@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from rocketwire.config import ProducerConfig
@@ -33,6 +31,7 @@ from rocketwire.setting_values import limit
 from rocketwire.settings_help import lists_settings
 from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.callbacks import CallbackThread
+from rocketwire.sync.calls_below import calls_below, codes
 from rocketwire.sync.client import weakly_asked
 from rocketwire.sync.contention import Contention
 from rocketwire.sync.delivery import Delivery
@@ -217,28 +216,15 @@ class Producer(ManySends):
 
     def _must_not_wait(self) -> bool:
         """Whether what this thread would wait for is itself, or the code that it interrupts."""
-        kind = type(self)
-        return super()._must_not_wait() or self._is_in(kind.submit, kind.start) > 0
+        return super()._must_not_wait() or calls_below(self, _SUBMITS_AND_STARTS) > 0
 
     def _must_not_wait_for_room(self) -> bool:
         """As above, in a submit; another one below it may hold the room, or what makes some."""
-        return super()._must_not_wait() or self._is_in(type(self).submit) > 1
+        return super()._must_not_wait() or calls_below(self, _SUBMITS) > 1
 
     def _is_sending_here(self) -> bool:
         """Whether a send of this very thread waits for us: a signal or a hook shuts down."""
-        kind = type(self)
-        halves = (kind._send_half, kind._carry_out)  # noqa: SLF001 - the end of a transaction, too
-        return self._is_in(kind.send, kind.send_oneway, kind.send_many, kind.request, *halves) > 0
-
-    def _is_in(self, *methods: Callable[..., Any]) -> int:
-        """How many times over this thread is in the midst of one of these methods."""
-        count = 0
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - its documented use
-        sends = {method.__code__ for method in methods}
-        while frame is not None:
-            count += frame.f_code in sends and frame.f_locals.get("self") is self
-            frame = frame.f_back
-        return count
+        return calls_below(self, _SENDS) > 0
 
     def _finish_traces(self, limit: float) -> None:
         self._reporting.finish_traces(limit)
@@ -486,6 +472,14 @@ class Producer(ManySends):
         """Create a topic on every master, or change its number of queues."""
         deadline = self._deadline()
         self._run(create_topic(self._instance, name, queues=queues, order=order, deadline=deadline))
+
+
+_SUBMITS: Final = codes(Producer.submit)
+_SUBMITS_AND_STARTS: Final = codes(Producer.submit, Producer.start)
+_SENDS: Final = codes(
+    Producer.send, Producer.send_oneway, Producer.send_many, Producer.request,
+    Producer._send_half, Producer._carry_out,  # noqa: SLF001 - both ends of a transaction
+)  # fmt: skip
 
 
 def _ignore(_: object, error: Exception | None) -> None:

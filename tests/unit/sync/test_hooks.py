@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -110,3 +112,33 @@ def test_a_flush_in_a_hook_of_a_submitted_message_is_refused(cluster) -> None:
         assert producer.submit(Message("T", b"first")).exception(LONG / 2) is None
         assert isinstance(hook.raised, RuntimeError)
         assert "answers come on this thread" in str(hook.raised)
+
+
+class Wrapped(Producer):
+    """As a program that measures its sends may have it."""
+
+    @functools.wraps(Producer.send)
+    def send(*given: Any, **named: Any) -> Any:
+        return Producer.send(*given, **named)
+
+
+def test_a_shutdown_in_a_hook_of_a_wrapped_send_does_not_wait_for_it(cluster) -> None:
+    hook = Once("after_attempt", lambda: producer.shutdown())  # noqa: PLW0108 - made below
+    producer = Wrapped(cluster.name_server, hooks=[hook], shutdown_timeout=LONG).start()
+    message = Message("T", b"x", sharding_key="k")
+    worker = threading.Thread(target=producer.send, args=(message,), daemon=True)
+    worker.start()
+    worker.join(LONG / 3)
+    assert not worker.is_alive()
+    assert hook.raised is None
+
+
+def test_a_producer_whose_methods_a_test_replaces_shuts_down(cluster) -> None:
+    with (
+        mock.patch.object(Producer, "send") as send,
+        mock.patch.object(Producer, "submit"),
+        Producer(cluster.name_server) as producer,
+    ):
+        producer.send(Message("T", b"x"))
+        producer.flush()
+    send.assert_called_once()
