@@ -19,8 +19,8 @@ from rocketwire.core.faults.selection import RoundRobinCounter, Selector
 from rocketwire.core.faults.table import FaultTable
 from rocketwire.core.naming import without_namespace
 from rocketwire.core.presence import Presence
-from rocketwire.core.routes import RouteChange, RouteTable
-from rocketwire.core.sending.replies import Replies
+from rocketwire.core.replies import Replies
+from rocketwire.core.routes import RouteChange, RouteTable, TopicEntry
 from rocketwire.core.wake_up import WakeUp
 from rocketwire.errors import ConfigError
 from rocketwire.hooks import BrokerEvent, HookSet, ProbeEvent, RouteEvent, call_hooks
@@ -88,6 +88,9 @@ class Instance:
             on_returned=self._returned,
             probing=config.background,
         )
+        #: Seconds after which a route is asked for again before it is used. Upkeep refreshes it before,
+        #: where there is a background; one that has missed two rounds is not relied on.
+        self.route_stale_after = config.route_refresh * (3.0 if config.background else 1.0)
         #: Rung by senders to make the background come at once.
         self.route_wake_up = WakeUp(surroundings.make_lock())
         self.probe_wake_up = WakeUp(surroundings.make_lock())
@@ -118,6 +121,13 @@ class Instance:
         s, wall = self.surroundings, self.wall
         salt = int(s.random.random() * 2**32)
         return MessageIdMaker(s.address, s.pid, salt, lambda: int(wall() * 1000))
+
+    def recent_route(self, topic: str) -> TopicEntry | None:
+        """The route of a topic, if name servers were asked for it within ``route_refresh``."""
+        entry = self.routes.get(topic)
+        if entry is None or self.clock() - entry.fetched_at > self.config.route_refresh:
+            return None
+        return entry
 
     def new_positions(self) -> RoundRobinCounter:
         """Round-robin positions for one thread, or for one producer on an event loop."""

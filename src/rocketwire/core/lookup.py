@@ -256,8 +256,7 @@ def _unknown(topic: str, who: str) -> TopicNotFoundError:
 
 def _is_stale(instance: Instance, entry: TopicEntry) -> bool:
     """Whether the background, which should have refreshed the entry, does not."""
-    patience = 1.0 if not instance.config.background else 3.0
-    return instance.clock() - entry.fetched_at > patience * instance.config.route_refresh
+    return instance.clock() - entry.fetched_at > instance.route_stale_after
 
 
 def _no_route(topic: str, found: TopicEntry | None, failure: RocketMQError | None) -> RocketMQError:

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all
+from rocketwire.core.failure_text import what_happened
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import masters, refresh_topic
-from rocketwire.core.sending.retry import what_happened
 from rocketwire.errors import (
     BrokerError,
     ProtocolError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
-from rocketwire.core.sending.replies import Replies
+from rocketwire.core.replies import Replies
 
 REPLY: Any = object()
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from rocketwire.core.failure_text import what_happened
 from rocketwire.core.faults.entries import (
     FOREVER,
     NEVER,
@@ -25,7 +26,6 @@ from rocketwire.core.faults.entries import (
 )
 from rocketwire.core.faults.judgement import AdaptiveJudge, Judge, Notice, Walk
 from rocketwire.core.faults.presets import JavaJudge, NoJudge
-from rocketwire.core.sending.retry import what_happened
 from rocketwire.errors import ConnectFailedError, RequestTimeoutError
 from rocketwire.fault_policy import BrokerHealth, FaultPolicy
 from rocketwire.log_fields import about

@@ -125,11 +125,8 @@ def _rebalance_topic(group: Group, topic: str) -> Op[bool]:
 def _queues_of(group: Group, topic: str) -> Op[tuple[MessageQueue, ...]]:
     """The queues of a topic, from a route that is not too old."""
     instance, name = group.instance, group.wire_topic(topic)
-    entry = instance.routes.get(name)
-    if (
-        entry is None
-        or instance.clock() - entry.fetched_at > instance.config.route_refresh
-        or (topic == group.retry_topic and _lacks_retries(group))
+    if instance.recent_route(name) is None or (
+        topic == group.retry_topic and _lacks_retries(group)
     ):
         deadline = instance.clock() + instance.config.request_timeout
         yield from refresh_topic(instance, name, deadline)

@@ -115,8 +115,7 @@ def read_queues(instance: Instance, topic: str, deadline: float) -> Op[tuple[Mes
         TopicNotFoundError: no name server knows the topic.
     """
     name = with_namespace(topic, instance.config.namespace)
-    entry = instance.routes.get(name)
-    if entry is None or instance.clock() - entry.fetched_at > instance.config.route_refresh:
+    if instance.recent_route(name) is None:
         fresh = yield from refresh_topic(instance, name, deadline)
         if fresh is None:
             raise TopicNotFoundError(f"topic {topic} is unknown: check its name, or create it")

@@ -73,8 +73,7 @@ class Sender:
         self.order = KeyOrder(instance.surroundings.make_lock())
         self.group = with_namespace(config.group, config.namespace)
         self.defaults = (config.default_topic, config.default_topic_queues)
-        #: Seconds after which a route is not used without being asked for again.
-        self.stale_after = config.route_refresh * (3.0 if config.background else 1.0)
+        self._stale_after = instance.route_stale_after
         self.default_selector = resolve_selector(
             config.selector, instance.surroundings.named_selector
         )
@@ -431,12 +430,12 @@ class Sender:
                 plans.clear()
             plans[topic] = plan
         plan.routes_version = version
-        plan.fresh_until = route.fetched_at + self.stale_after
+        plan.fresh_until = route.fetched_at + self._stale_after
         return plan
 
     def is_fresh(self, route: TopicEntry, now: float) -> bool:
         """Whether a route may be used without being asked for again."""
-        return bool(route.queues) and now - route.fetched_at <= self.stale_after
+        return bool(route.queues) and now - route.fetched_at <= self._stale_after
 
     def is_current(self, attempt: SendAttempt) -> bool:
         """Whether the same queues would be chosen from, as when the attempt was made."""

@@ -3,6 +3,7 @@ import pickle
 import pytest
 
 from rocketwire.core.durations import span
+from rocketwire.core.failure_text import what_happened
 from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.retry import (
     attempt_deadline,
@@ -13,7 +14,6 @@ from rocketwire.core.sending.retry import (
     outcome_of,
     should_retry_status,
     tries_allowed,
-    what_happened,
 )
 from rocketwire.errors import (
     Attempt,
