@@ -33,6 +33,10 @@ from bench.worker import LIST, WINDOW, Task, perform
 
 TOPIC = "bench"
 FLOOR = "floor"
+#: Seconds that a blocking send of ours computes. A bare socket that pauses for as long between an
+#: answer and the next request waits longer for it, because the broker's threads went to sleep.
+PAUSE: Final = 40e-6
+PAUSED = f"floor, {PAUSE * 1e6:.0f} µs between"
 ONE, THREADS, FLYING = "broker: one at a time", "broker: 8 threads", "broker: many in flight"
 AUTO, LISTS, SMALL = "broker: auto-batch", "broker: lists of 500", "broker: lists of 50"
 ONEWAY = "broker: oneway"
@@ -166,7 +170,10 @@ def _floor(found: Stage, contest: str, shape: Shape, size: int, scale: float) ->
     make = maker(shape, TOPIC, size)
     if contest == ONE:
         single, sync = floor.frame(found.broker, make), scaled(2_000, scale, size)
-        return [Path(FLOOR, lambda: floor.ping_pong(found.address, single, sync), "p50")]
+        return [
+            Path(FLOOR, lambda: floor.ping_pong(found.address, single, sync), "p50"),
+            Path(PAUSED, lambda: floor.ping_pong(found.address, single, sync, PAUSE), "p50"),
+        ]
     if contest == FLYING:
         single, flying = floor.frame(found.broker, make), scaled(20_000, scale, size)
         return [

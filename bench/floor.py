@@ -60,8 +60,16 @@ def connected(address: str) -> Iterator[socket.socket]:
         yield sock
 
 
-def ping_pong(address: str, data: bytes, count: int) -> Sample:
-    """Write, read, write, read."""
+def ping_pong(address: str, data: bytes, count: int, pause: float = 0.0) -> Sample:
+    """Write, read, write, read.
+
+    Args:
+        address: the broker's.
+        data: one request.
+        count: how many of them.
+        pause: seconds between an answer and the next request, as a client has that does anything at
+            all. They are not counted, but a broker's threads go to sleep in them.
+    """
     latencies: list[float] = []
     clock = time.perf_counter
     with connected(address) as sock:
@@ -72,7 +80,10 @@ def ping_pong(address: str, data: bytes, count: int) -> Sample:
                 began = clock()
                 send(data)
                 receive(_READ)
-                latencies.append(clock() - began)
+                answered = clock()
+                latencies.append(answered - began)
+                while clock() - answered < pause:
+                    pass
     return watch.sample(count, latencies)
 
 

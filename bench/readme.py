@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import goals
-from bench.broker import AUTO, FLYING, LISTS, ONE, SMALL
+from bench.broker import AUTO, FLYING, LISTS, ONE, PAUSE, PAUSED, SMALL
 from bench.goals import FLOOR, GO, JAVA, LOOKING, MAKING, READS, Figures
 from bench.shapes import KEY, RICH, USUAL, title
 
@@ -107,6 +107,9 @@ def shown(figures: Figures, line: Line) -> str | None:
         over = ours["ratios"][FLOOR]["median"]
         word = "held" if over <= goals.BLOCKING else "**missed**"
         beside += f"; {over:.2f} of bare sockets, goal {goals.BLOCKING}: {word}"
+        if PAUSED in ours["ratios"]:
+            over, pause = ours["ratios"][PAUSED]["median"], f"{PAUSE * 1e6:.0f} µs"
+            beside += f" ({over:.2f} of some that pause for {pause} between)"
     share = ours.get("server_share")
     cells = [
         line.words,

@@ -134,6 +134,10 @@ def test_both_acking_servers_take_every_kind_of_send(
         assert ours.oneway(name_server, make, 20).messages == 20
         frame = floor.frame("broker-001", make)
         assert floor.ping_pong(address, frame, 10).messages == 10
+        paused = floor.ping_pong(address, frame, 10, pause=0.002)
+        assert paused.seconds >= 10 * 0.002
+        assert paused.p50 is not None
+        assert paused.p50 < paused.seconds / 10 - 0.001  # a pause is no part of a latency
         many = floor.frame("broker-001", make, batch=50)
         assert floor.pipelined(address, many, 20, window=4, each=50).messages == 1000
 

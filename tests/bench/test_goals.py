@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from bench.acking import CONTESTS
-from bench.broker import AUTO, FLYING, LISTS, ONE, Stage, contests
-from bench.goals import LOOKING, MAKING, READING, READS, SENDING, judge
-from bench.readme import LINES
+from bench.broker import AUTO, FLYING, LISTS, ONE, PAUSED, Stage, contests
+from bench.goals import LOOKING, MAKING, READING, READS, SENDING, Figures, judge
+from bench.readme import LINES, shown
 from bench.shapes import BODY, KEY, RICH, SHAPES, title
 
 from bench import consumers
@@ -42,7 +42,7 @@ def test_every_goal_is_about_a_path_that_is_run(shape: str) -> None:
         assert (goal.contest, goal.path) in run
         if goal.rate:
             assert "java" in run[goal.contest, goal.path]
-    assert "floor" in run[ONE, "send"]
+    assert {"floor", PAUSED} <= set(run[ONE, "send"])
     assert "Message(...)" in CONTESTS[MAKING]
 
 
@@ -50,6 +50,23 @@ def test_every_line_of_the_readme_is_about_a_path_that_is_run() -> None:
     run = run_on_a_broker("key")
     told = {(title(name, KEY, 200), path) for name, path in run} | run.keys()
     assert {(line.contest, line.path) for line in LINES} <= told
+
+
+def test_a_blocking_send_is_shown_beside_sockets_that_pause_as_it_does() -> None:
+    ratios = {
+        name: {"median": median, "low": median, "high": median}
+        for name, median in (("java", 0.8), ("floor", 1.5), (PAUSED, 1.2))
+    }
+    row = {
+        "contest": title(ONE, KEY, 200), "path": "send", "p50": 1e-4, "ratios": ratios,
+        "sending_cost": 6e-5, "messages_per_second": 5_000.0,
+    }  # fmt: skip
+    told = shown(Figures([row]), LINES[0])
+    assert told is not None
+    assert (
+        "1.50 of bare sockets, goal 1.25: **missed** (1.20 of some that pause for 40 µs between)"
+        in told
+    )
 
 
 def test_a_path_is_compared_only_with_what_runs_beside_it() -> None:
