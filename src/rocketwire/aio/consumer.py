@@ -24,14 +24,7 @@ from rocketwire.aio.interrupts import answer_interrupts
 from rocketwire.aio.transaction_checker import is_coroutine_function
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.deliveries import HandedOut, check_deliveries
-from rocketwire.core.group.handling import (
-    Failure,
-    cancelled,
-    error_of,
-    tell_of_waiting,
-    trace_code,
-    wanted_retry,
-)
+from rocketwire.core.group.handling import Failure, cancelled, tell_of_waiting
 from rocketwire.core.group.replying import replies_in
 from rocketwire.core.group.workload import Work
 from rocketwire.errors import ConfigError
@@ -195,19 +188,16 @@ class AsyncConsumer(GroupClient, Generic[Given]):
 
         workers.add(call())
 
-    async def _work(self, handler: Callable[[Any], Any]) -> None:  # noqa: C901 - a call costs each message
-        workload, tracer = self._workload, self._tracer
-        is_batch, is_coroutine = self._config.batch > 1, is_coroutine_function(handler)
-        group, is_cancelled = self._config.group, cast("Any", asyncio.current_task()).cancelling
+    async def _work(self, handler: Callable[[Any], Any]) -> None:
+        workload, is_coroutine = self._workload, is_coroutine_function(handler)
+        is_cancelled = cast("Any", asyncio.current_task()).cancelling
         # Not the loop's own clock: uvloop's stands still while a task does not wait.
         clock = self._instance.clock
         turn = clock()
         while (work := self._next_now() or await self._next()) is not None:
-            given: Any = work.given
-            while given is not None:
-                trace = None
-                if tracer is not None:
-                    trace = tracer.begin(given if is_batch else (given,))
+            handled = self._handled(workload, work)
+            given = next(handled)
+            while True:
                 try:
                     result = handler(given)
                     if is_coroutine or isinstance(result, Awaitable):
@@ -222,19 +212,11 @@ class AsyncConsumer(GroupClient, Generic[Given]):
                 except BaseException:
                     workload.release(work)
                     raise
-                retry = None if result is None else wanted_retry(result, given, group)
-                if tracer is not None:
-                    tracer.end(trace, trace_code(result, retry))
-                if retry is None and result is not None:
-                    self._reply(replies_in(result, given))
-                if retry is not None:
-                    self._failed(work, retry, error_of(result))
-                    result = None  # with an error it holds this frame, and all that the handler had
+                try:
+                    given = handled.send(result)
+                except StopIteration:
                     break
-                # Not one more after a stop, and those that wait go to other members.
-                given = None if self._stop_wanted or self._is_leaving else workload.go_on(work)
-            else:
-                workload.finish(work)
+            result = None  # with an error it holds this frame, and all that the handler had
             if clock() - turn > _TURN:
                 await asyncio.sleep(0)
                 turn = clock()

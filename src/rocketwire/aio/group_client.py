@@ -10,20 +10,20 @@ import asyncio
 import contextlib
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from datetime import datetime
 from functools import partial
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from rocketwire.aio.client import AsyncClient
 from rocketwire.aio.group_session import GroupSession
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group import control
 from rocketwire.core.group import view as group_view
-from rocketwire.core.group.handling import make_workload
+from rocketwire.core.group.handling import error_of, make_workload, trace_code, wanted_retry
 from rocketwire.core.group.membership import Group
 from rocketwire.core.group.pauses import Pauses
-from rocketwire.core.group.replying import send_reply
+from rocketwire.core.group.replying import replies_in, send_reply
 from rocketwire.core.group.send_back import Retry
 from rocketwire.core.group.stats import ConsumerStats
 from rocketwire.core.group.trace import ConsumeTracer
@@ -237,6 +237,41 @@ class GroupClient(AsyncClient[ConsumerConfig]):
         """What an iteration gets next of the same work; None if it should finish it."""
         # Not one more after a stop, and those that wait go to other members.
         return None if self._is_ending else self._workload.go_on(work)
+
+    def _handled(self, workload: Workload, work: Work) -> Generator[Any, object, None]:
+        """What a piece of work gives a handler, one after the other; is sent what the handler made of each.
+
+        Both shells go through it and call the handler in between, which one of them awaits: a step
+        of a generator costs less than a call. Left before its end, it decides nothing.
+        """
+        tracer, group, is_batch = self._tracer, self._config.group, self._config.batch > 1
+        given: Any = work.given
+        while given is not None:
+            trace = None
+            if tracer is not None:
+                trace = tracer.begin(given if is_batch else (given,))
+            result = yield given
+            retry = None if result is None else wanted_retry(result, given, group)
+            if tracer is not None:
+                tracer.end(trace, trace_code(result, retry))
+            if retry is not None:
+                self._give_back(workload, work, retry, error_of(result))
+                return
+            if result is not None:
+                self._reply_to(replies_in(result, given))
+            # Not one more after a stop, and those that wait go to other members.
+            given = None if self._stop_wanted or self._is_leaving else workload.go_on(work)
+        workload.finish(work)
+
+    def _reply_to(self, replies: list[tuple[StoredMessage, Reply]]) -> None:
+        """A handler has replied."""
+        self._reply(replies)
+
+    def _give_back(
+        self, workload: Workload, work: Work, retry: Retry, error: Exception | None
+    ) -> None:
+        """A handler has failed, or wants its messages again; ``workload`` is the one they came from."""
+        self._failed(work, retry, error)
 
     def _reply(self, replies: list[tuple[StoredMessage, Reply]]) -> None:
         session = self._session

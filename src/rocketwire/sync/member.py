@@ -16,17 +16,8 @@ from typing import Any
 from rocketwire.aio.group_client import GroupClient
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.group.deliveries import HandedOut
-from rocketwire.core.group.handling import (
-    Failure,
-    cancelled,
-    error_of,
-    make_workload,
-    tell_of_waiting,
-    trace_code,
-    wanted_retry,
-)
+from rocketwire.core.group.handling import Failure, cancelled, make_workload, tell_of_waiting
 from rocketwire.core.group.pauses import Pauses
-from rocketwire.core.group.replying import replies_in
 from rocketwire.core.group.send_back import Retry
 from rocketwire.core.group.workload import Work, Workload
 from rocketwire.core.reading.pull import TagFilter
@@ -117,14 +108,11 @@ class Member(GroupClient):
 
     def handle_all(self, call: Callable[[Any], Any]) -> None:
         """Handle messages until it is time to stop."""
-        workload, tracer, is_batch = self._workload, self._tracer, self._config.batch > 1
-        group = self._config.group
+        workload = self._workload
         while (work := self._next_of(workload)) is not None:
-            given: Any = work.given
-            while given is not None:
-                trace = None
-                if tracer is not None:
-                    trace = tracer.begin(given if is_batch else (given,))
+            handled = self._handled(workload, work)
+            given = next(handled)
+            while True:
                 try:
                     result = call(given)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
@@ -134,27 +122,22 @@ class Member(GroupClient):
                 except BaseException:
                     workload.release(work)
                     raise
-                retry = None if result is None else wanted_retry(result, given, group)
-                if tracer is not None:
-                    tracer.end(trace, trace_code(result, retry))
-                if retry is None and result is not None:
-                    self._reply_soon(replies_in(result, given))
-                if retry is not None:
-                    self._fail(workload, work, retry, error_of(result))
-                    result = None  # with an error it holds this frame, and all that the handler had
+                try:
+                    given = handled.send(result)
+                except StopIteration:
                     break
-                # Not one more after a stop, and those that wait go to other members.
-                given = None if self._stop_wanted or self._is_leaving else workload.go_on(work)
-            else:
-                workload.finish(work)
+            result = None  # with an error it holds this frame, and all that the handler had
 
-    def _reply_soon(self, replies: list[tuple[StoredMessage, Reply]]) -> None:
+    def _reply_to(self, replies: list[tuple[StoredMessage, Reply]]) -> None:
+        """On the loop."""
         if replies:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody can send it
                 self._loop.call_soon_threadsafe(self._reply, replies)
 
-    def _fail(self, workload: Workload, work: Work, retry: Retry, error: Exception | None) -> None:
-        """A handler failed; what follows happens on the loop."""
+    def _give_back(
+        self, workload: Workload, work: Work, retry: Retry, error: Exception | None
+    ) -> None:
+        """On the loop."""
 
         def follow() -> None:
             if self._workload is workload:  # else nobody waits for it any more

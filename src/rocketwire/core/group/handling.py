@@ -1,8 +1,4 @@
-"""What comes of calling a handler: the rules that both shells' loops share.
-
-The loops themselves are written twice, because one awaits what a handler gives and the other does
-not, and a step that both could share would be a call more for every message.
-"""
+"""What comes of calling a handler: the rules that both shells' loops share."""
 
 from __future__ import annotations
 
