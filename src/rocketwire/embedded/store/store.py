@@ -12,7 +12,6 @@ from typing import Final
 
 from rocketwire.embedded.store.batch_append import BatchPlace, BatchPlan, plan_batch
 from rocketwire.embedded.store.batch_columns import plan_columns
-from rocketwire.embedded.store.batch_matrix import plan_matrix
 from rocketwire.embedded.store.checkpoint import Checkpoint
 from rocketwire.embedded.store.commitlog import CommitLog
 from rocketwire.embedded.store.disk import Disk
@@ -184,10 +183,9 @@ class MessageStore:
             self._note.look_at(at + head.size, head.properties)
 
     def _plan(self, draft: Draft, topic: bytes, suffix: bytes) -> BatchPlan:
-        for plan in (plan_matrix, plan_columns):
-            found: BatchPlan | None = plan(draft.body, topic, suffix, draft.born_host, self.host)
-            if found is not None:
-                return found
+        columns = plan_columns(draft.body, topic, suffix, draft.born_host, self.host)
+        if columns is not None:
+            return columns
         head = HEADS[len(draft.born_host), len(self.host)].size
         return plan_batch(draft.body, topic, suffix, head)
 

@@ -1,4 +1,4 @@
-"""The matrix and the loop write the same bytes, and a batch is read with care."""
+"""The columns and the loop write the same bytes, and a batch is read with care."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from rocketwire.embedded.store import MessageRefusedError
 from rocketwire.embedded.store.batch_append import BatchPlace, plan_batch
 from rocketwire.embedded.store.batch_columns import plan_columns
-from rocketwire.embedded.store.batch_matrix import plan_matrix
 from rocketwire.embedded.store.layout import HEAD_V4_SIZE, UNIT
 from rocketwire.wire.java_hash import java_string_hash
 from rocketwire.wire.stored_message import iter_records
@@ -47,7 +46,7 @@ def item(body: bytes, properties: bytes, flag: int = 0) -> bytes:
     st.sampled_from([b"", SUFFIX]),
     st.randoms(use_true_random=False),
 )
-def test_the_matrix_writes_what_the_loop_writes(
+def test_the_columns_write_messages_of_one_size_as_the_loop_does(
     count, size, tags, separator, suffix, chance
 ) -> None:
     items = []
@@ -59,10 +58,10 @@ def test_the_matrix_writes_what_the_loop_writes(
         items.append(item(body, text.encode(), chance.randrange(-(2**31), 2**31)))
     body = b"".join(items) * (1 + 4096 // len(b"".join(items)))
     loop = plan_batch(body, b"topic", suffix, HEAD_V4_SIZE)
-    matrix = plan_matrix(body, b"topic", suffix, HOST, HOST)
-    assert matrix is not None
-    assert matrix.total == loop.total
-    assert matrix.encode(PLACE) == loop.encode(PLACE)
+    columns = plan_columns(body, b"topic", suffix, HOST, HOST)
+    assert columns is not None
+    assert columns.total == loop.total
+    assert columns.encode(PLACE) == loop.encode(PLACE)
 
 
 @given(
@@ -153,24 +152,10 @@ def test_every_field_is_where_a_reader_looks_for_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"".join(item(b"x" * (200 + n % 2), b"p\x01v\x02") for n in range(40)),
-        b"".join(item(b"x" * 200, b"p\x01vv" if n % 2 else b"p\x01v\x02") for n in range(40)),
-        item(b"x" * 20, b"") * 3,
-        b"\xff" * 5000,
-        item(b"x" * 300, b"") * 20 + b"\0" * 322,
-    ],
-)
-def test_the_matrix_leaves_every_other_batch_to_the_loop(body: bytes) -> None:
-    assert plan_matrix(body, b"t", SUFFIX, HOST, HOST) is None
-
-
 def test_ipv6_batches_go_through_the_loop() -> None:
     six = bytes(16) + (1).to_bytes(4, "big")
     body = item(b"x" * 300, b"") * 20
-    assert plan_matrix(body, b"t", SUFFIX, six, HOST) is None
+    assert plan_columns(body, b"t", SUFFIX, six, HOST) is None
     place = BatchPlace(0, 0, 0, 0x10, 1, six, 2, HOST)
     records = plan_batch(body, b"t", SUFFIX, HEAD_V4_SIZE + 12).encode(place)
     assert {r.born_host for r in iter_records(records.data)} == {"[::]:1"}
