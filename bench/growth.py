@@ -127,7 +127,7 @@ async def _memory_each(count: int) -> float:
         await producer.submit(Message(STAGE_TOPIC, _BODY))
         read()
         wire.is_deaf = True
-        producer._burst = -(10**9)  # no turn of the loop in between
+        producer._submitter.left = 10**9  # no turn of the loop in between
         bodies = [b"%0200d" % number for number in range(count)]
         kept: list[Any] = []
 

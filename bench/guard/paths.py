@@ -242,5 +242,5 @@ async def _memory(source: Source) -> float:
             producer._driver.connections[ADDRESS]._flush()  # the end of the tick
             return deliveries
 
-        producer._burst = -(10**9)  # no turn of the loop in between
+        producer._submitter.left = 10**9  # no turn of the loop in between
         return counting.memory_of(make) / _IN_FLIGHT

@@ -11,9 +11,8 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final, TypeVar, cast
 
-from rocketwire.aio.delivery import Delivery
 from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.core.sending.encode import CompressFirst, Encoder
 from rocketwire.message import Message
@@ -25,18 +24,9 @@ _LARGE: Final = 64 * 1024
 #: Bytes that are compressed on the loop in one tick.
 _AT_ONCE: Final = 256 * 1024
 
-#: Above every burst: submits come here, and stand in line behind one that is compressed.
-_STANDING: Final = 1 << 30
+T = TypeVar("T")
 
 _threads: ThreadPoolExecutor | None = None
-
-
-class Burst(Protocol):
-    """A producer: how many messages were handed over without a pause, and whether it is open."""
-
-    _burst: int
-
-    def _check_loop(self) -> None: ...
 
 
 class Compressor:
@@ -54,9 +44,6 @@ class Compressor:
         self._encoder = encoder
         self._loop = loop
         self._in_flight = in_flight
-        #: Those that hand messages over in order wait here for one another.
-        self._turn = asyncio.Lock()
-        self._in_line = 0
         encoder.may_compress = self._may_compress
         self._left = _AT_ONCE
 
@@ -83,48 +70,17 @@ class Compressor:
             in_flight.look_around()
         self._encoder.prepared[id(body)] = (body, *done)
 
-    def check_line(self) -> None:
-        """Let nobody overtake what is being compressed.
-
-        Raises:
-            CompressFirst: something is; ``in_turn`` is the way then.
-        """
-        if self._in_line:
-            raise CompressFirst
-
-    async def in_turn(
-        self, burst: Burst, message: Message, hand_over: Callable[[], Delivery | None]
-    ) -> Delivery | None:
-        """Hand a message over that is compressed first, or comes behind such a one.
-
-        ``burst`` is told to send all others here meanwhile.
-        """
-        self._in_line += 1
-        burst._burst = _STANDING  # noqa: SLF001 - the producer's own count
-        try:
-            async with self._turn:
-                burst._check_loop()  # noqa: SLF001
-                try:
-                    return hand_over()
-                except CompressFirst:
-                    await self.prepare(message)
-                with self.forgetting(message):
-                    burst._check_loop()  # noqa: SLF001
-                    return hand_over()
-        finally:
-            self._in_line -= 1
-            burst._burst = _STANDING if self._in_line else 0  # noqa: SLF001
-
-    async def with_room(
-        self, burst: Burst, message: Message, hand_over: Callable[[], Delivery | None]
-    ) -> Delivery | None:
-        """Hand a message over that has waited for room: now, or as ``in_turn`` does."""
-        burst._check_loop()  # noqa: SLF001
-        try:
-            self.check_line()
-            return hand_over()
-        except CompressFirst:
-            return await self.in_turn(burst, message, hand_over)
+    async def start(
+        self,
+        message: Message | Sequence[Message],
+        again: Callable[[], T],
+        check_loop: Callable[[], None],
+    ) -> T:
+        """Start a send again whose body had to be compressed first."""
+        await self.prepare(cast("Message", message))  # a list travels as it is
+        with self.forgetting(message):
+            check_loop()
+            return again()
 
     @contextlib.contextmanager
     def forgetting(self, message: Message | Sequence[Message]) -> Iterator[None]:

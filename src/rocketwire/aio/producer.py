@@ -10,7 +10,7 @@ from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rocketwire.aio.awaited_send import AwaitedSend
 from rocketwire.aio.compressing import CompressFirst, Compressor
@@ -103,12 +103,12 @@ class AsyncProducer(ManySends):
         in_flight = self._in_flight = InFlightLimit(
             self._driver.loop, config.max_in_flight, config.max_in_flight_bytes
         )
-        self._burst = 0
         self._compressor = Compressor(self._sender.encoder, self._driver.loop, in_flight)
+        parts = (self._sender, self._driver, in_flight, self._compressor)
         self._submitter = (
-            SingleSubmitter(self._sender, self._driver, in_flight)
+            SingleSubmitter(*parts)
             if config.auto_batch is None
-            else BatchSubmitter(self._sender, self._driver, in_flight, config.auto_batch)
+            else BatchSubmitter(*parts, config.auto_batch)
         )
         join_group(instance, self._sender.group)
         instance.defaults = self._sender.defaults
@@ -216,9 +216,8 @@ class AsyncProducer(ManySends):
         try:
             attempt = start(message, SendMode.ASYNC, queue, selector, argument, timeout)
         except CompressFirst:
-            await self._compressor.prepare(cast("Message", message))
-            self._check_loop()
-            attempt = start(message, SendMode.ASYNC, queue, selector, argument, timeout)
+            again = partial(start, message, SendMode.ASYNC, queue, selector, argument, timeout)
+            attempt = await self._compressor.start(message, again, self._check_loop)
         waiter = AwaitedSend(attempt, driver.loop.create_future())
         waiter.begin(driver)
         in_flight.awaited += 1
@@ -248,16 +247,15 @@ class AsyncProducer(ManySends):
         """
         if self._thread != get_ident() or not self._is_awake():
             self._check_loop()
-        self._burst += 1
-        if self._burst >= SingleSubmitter.burst:
-            await self._take_turns()
-        sender, driver = self._sender, self._driver
+        sender, driver, submitter = self._sender, self._driver, self._submitter
+        if submitter.is_due():
+            await submitter.give_way(self._check_loop)
         try:
             attempt = sender.start(message, SendMode.ONEWAY, queue, selector, argument, timeout)
         except CompressFirst:
-            await self._compressor.prepare(cast("Message", message))
-            self._check_loop()
-            attempt = sender.start(message, SendMode.ONEWAY, queue, selector, argument, timeout)
+            start = sender.start
+            again = partial(start, message, SendMode.ONEWAY, queue, selector, argument, timeout)
+            attempt = await self._compressor.start(message, again, self._check_loop)
         if not driver.write_oneway(attempt):
             await Awaited(driver, sender.oneway(attempt))
 
@@ -285,45 +283,13 @@ class AsyncProducer(ManySends):
             self._check_loop()
         if type(message) is not Message:
             message = at_once(message)
-        self._burst += 1
-        try:
-            if self._burst >= self._submitter.burst:  # now, because this may be cancelled
-                self._compressor.check_line()
-                await self._take_turns()
-            delivery = self._submitter.submit(message, queue, selector, argument, timeout)
-        except CompressFirst:
-            again = partial(self._submitter.submit, message, queue, selector, argument, timeout)
-            delivery = await self._compressor.in_turn(self, cast("Message", message), again)
+        given, submitter = (message, queue, selector, argument, timeout), self._submitter
+        delivery = submitter.submit(*given)
         if delivery is None:
-            delivery = await self._submit_later(message, queue, selector, argument, timeout)
+            delivery = await submitter.submit_later(self._check_loop, *given)
         if on_success is not None or on_error is not None:
             delivery.add_done_callback(done_callback(on_success, on_error))
         return delivery
-
-    async def _submit_later(
-        self,
-        message: Messages,
-        queue: MessageQueue | None,
-        selector: Selector | str | None,
-        argument: Any,
-        timeout: float | str | None,  # noqa: ASYNC109
-    ) -> Delivery:
-        """Hand a message over when there is room for it."""
-        compressor, hand_over = self._compressor, self._submitter.submit
-        with compressor.forgetting(message):
-            size = await self._submitter.take_room(message, timeout)
-            again = partial(hand_over, message, queue, selector, argument, timeout, size)
-            try:
-                delivery = await compressor.with_room(self, cast("Message", message), again)
-            except BaseException:
-                self._in_flight.give_back(*size)
-                raise
-        return cast("Delivery", delivery)
-
-    async def _take_turns(self) -> None:
-        self._burst = 0
-        await asyncio.sleep(0)
-        self._check_loop()
 
     async def flush(self, timeout: float | str | None = None) -> None:  # noqa: ASYNC109 - as in Producer
         """Wait until everything submitted before has an answer.

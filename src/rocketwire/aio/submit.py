@@ -5,9 +5,13 @@ A producer has one of the two, chosen at its start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
+from rocketwire.aio.compressing import CompressFirst, Compressor
 from rocketwire.aio.delivery import BatchedDelivery, Delivery, SingleDelivery, in_callback
 from rocketwire.aio.driver import Driver
 from rocketwire.aio.in_flight import InFlightLimit
@@ -31,16 +35,25 @@ class SingleSubmitter:
         sender: starts the sends.
         driver: writes them.
         in_flight: how many may be without an answer.
+        compressor: compresses large bodies elsewhere, before they are handed over.
     """
 
-    #: Submits in a row after which the loop gets its turn: answers are read while messages are
-    #: still being handed over, and their latency is the broker's, not ours.
+    #: Messages that are handed over in a row before the loop goes on: answers are read while others
+    #: are still being handed over, and their latency is the broker's, not ours.
     burst = 128
 
-    def __init__(self, sender: Sender, driver: Driver, in_flight: InFlightLimit) -> None:
+    def __init__(
+        self, sender: Sender, driver: Driver, in_flight: InFlightLimit, compressor: Compressor
+    ) -> None:
         self._sender = sender
         self._driver = driver
         self._in_flight = in_flight
+        self._compressor = compressor
+        #: Counts down to the message before which the loop goes on, or others that wait for a body.
+        self.left = self.burst
+        #: Messages behind one whose body is being compressed wait here for one another.
+        self._order = asyncio.Lock()
+        self._in_order = 0
 
     def submit(
         self,
@@ -49,46 +62,127 @@ class SingleSubmitter:
         selector: Selector | str | None,
         argument: Any,
         timeout: float | str | None,
-        size: Size | None = None,
     ) -> Delivery | None:
-        """Hand a message or a batch over; None if there is no room for it now.
+        """Hand a message or a batch over; None if it has to wait: then ``submit_later`` does it.
 
-        ``size`` is the room that the caller has taken for it, and gives back after an error.
+        Raises:
+            InvalidMessageError: something is wrong with it; nothing was sent.
+        """
+        left = self.left = self.left - 1
+        if left <= 0:
+            return None
+        in_flight = self._in_flight
+        if type(message) is Message:
+            count, size = 1, len(message.body)
+        else:
+            count, size = self._sender.measured(message)
+        if not in_flight.take(count, size):
+            return None
+        try:
+            return self._hand_over(message, queue, selector, argument, timeout, count, size)
+        except CompressFirst:
+            in_flight.give_back(count, size)
+            return None
+        except BaseException:
+            in_flight.give_back(count, size)
+            raise
+
+    async def submit_later(
+        self,
+        check_loop: Callable[[], None],
+        message: Messages,
+        queue: MessageQueue | None,
+        selector: Selector | str | None,
+        argument: Any,
+        timeout: float | str | None,  # noqa: ASYNC109 - a deadline over all attempts
+    ) -> Delivery:
+        """Hand a message or a batch over that has to wait: for the loop, for a body, or for room.
+
+        Args:
+            check_loop: whether the producer is still open, after each wait.
+            message: one, or a list.
+            queue: the only queue that it may go to.
+            selector: chooses the queue.
+            argument: given to the selector.
+            timeout: seconds over all attempts.
+
+        Raises:
+            InvalidMessageError: something is wrong with it; nothing was sent.
+            SendFailedError: there was no room before the deadline.
+        """
+        if self.left <= 0 and not self._in_order:  # now, because what follows may be cancelled
+            await self.give_way(check_loop)
+        with self._compressor.forgetting(message):
+            room = await self._take_room(message, timeout)
+            hand_over = partial(self._hand_over, message, queue, selector, argument, timeout, *room)
+            try:
+                check_loop()
+                return await self._hand_over_in_order(check_loop, message, hand_over)
+            except BaseException:
+                self._in_flight.give_back(*room)
+                raise
+
+    async def _hand_over_in_order(
+        self, check_loop: Callable[[], None], message: Messages, hand_over: Callable[[], Delivery]
+    ) -> Delivery:
+        """Hand over now; behind those whose bodies are compressed, or once that is done."""
+        if not self._in_order:
+            with contextlib.suppress(CompressFirst):
+                return hand_over()
+        self._in_order += 1
+        self.left = 0  # all others come here meanwhile
+        try:
+            async with self._order:
+                check_loop()
+                with contextlib.suppress(CompressFirst):
+                    return hand_over()
+                return await self._compressor.start(message, hand_over, check_loop)
+        finally:
+            self._in_order -= 1
+            self.left = 0 if self._in_order else self.burst
+
+    def is_due(self) -> bool:
+        """Count a message that is written by itself; whether the loop has to go on before it."""
+        self.left -= self.burst // SingleSubmitter.burst
+        return self.left <= 0
+
+    async def give_way(self, check_loop: Callable[[], None]) -> None:
+        """Let the loop go on."""
+        self.left = 0 if self._in_order else self.burst
+        await asyncio.sleep(0)
+        check_loop()
+
+    def _hand_over(
+        self,
+        message: Messages,
+        queue: MessageQueue | None,
+        selector: Selector | str | None,
+        argument: Any,
+        timeout: float | str | None,
+        count: int,
+        size: int,
+    ) -> Delivery:
+        """Hand a message or a batch over that has room; after an error the caller gives that back.
 
         Raises:
             InvalidMessageError: something is wrong with it; nothing was sent.
             CompressFirst: its body has to be compressed elsewhere before.
         """
-        in_flight = self._in_flight
-        if size is None:
-            if type(message) is Message:
-                count, room = 1, len(message.body)
-            else:
-                count, room = self._sender.measured(message)
-            if not in_flight.take(count, room):
-                return None
-        else:
-            count, room = size
-        try:
-            # Not by keyword, for the reason that is told there.
-            attempt = self._sender.start(
-                message,
-                SendMode.ASYNC,
-                queue,
-                selector,
-                argument,
-                timeout,
-                True,  # noqa: FBT003
-            )
-        except BaseException:
-            if size is None:
-                in_flight.give_back(count, room)
-            raise
-        delivery = SingleDelivery(attempt, in_flight, count, room)
+        # Not by keyword, for the reason that is told there.
+        attempt = self._sender.start(
+            message,
+            SendMode.ASYNC,
+            queue,
+            selector,
+            argument,
+            timeout,
+            True,  # noqa: FBT003
+        )
+        delivery = SingleDelivery(attempt, self._in_flight, count, size)
         delivery.begin(self._driver)
         return delivery
 
-    async def take_room(
+    async def _take_room(
         self,
         message: Messages,
         timeout: float | str | None,  # noqa: ASYNC109 - a deadline over all attempts
@@ -103,13 +197,13 @@ class SingleSubmitter:
         """
         in_flight = self._in_flight
         self._sender.checked(message)  # a bad one need not wait
-        size = self._sender.measured(message)
+        room = self._sender.measured(message)
         limit = self._sender.check_timeout(timeout)
         if in_callback.get():
-            in_flight.take_anyway(*size)
-        elif not await in_flight.wait(*size, limit):
+            in_flight.take_anyway(*room)
+        elif not in_flight.take(*room) and not await in_flight.wait(*room, limit):
             raise no_room(in_flight.held, limit)
-        return size
+        return room
 
     def hurry(self) -> None:
         """Nothing is held back."""
@@ -126,39 +220,36 @@ class BatchSubmitter(SingleSubmitter):
     burst = 512
 
     def __init__(
-        self, sender: Sender, driver: Driver, in_flight: InFlightLimit, settings: AutoBatch
+        self,
+        sender: Sender,
+        driver: Driver,
+        in_flight: InFlightLimit,
+        compressor: Compressor,
+        settings: AutoBatch,
     ) -> None:
-        super().__init__(sender, driver, in_flight)
+        super().__init__(sender, driver, in_flight, compressor)
         self._accumulator = Accumulator(
             sender, settings, in_flight.batch_over, in_flight.batch_begun
         )
 
-    def submit(
+    def _hand_over(
         self,
         message: Messages,
         queue: MessageQueue | None,
         selector: Selector | str | None,
         argument: Any,
         timeout: float | str | None,
-        size: Size | None = None,
-    ) -> Delivery | None:
-        """Hand a message over; None if there is no room for it now. A list travels as it is."""
-        batches, in_flight, sender = self._accumulator, self._in_flight, self._sender
-        fields = None
+        count: int,
+        size: int,
+    ) -> Delivery:
+        """Hand a message over that has room; a list travels as it is."""
+        batches, sender, fields = self._accumulator, self._sender, None
         if type(message) is Message and queue is None and selector is None and argument is None:
             fields = batches.accept(message)
         if type(message) is not Message or fields is None:
-            return super().submit(message, queue, selector, argument, timeout, size)
-        room = len(message.body)
-        if size is None and not in_flight.take(1, room):
-            return None
-        try:
-            limit = sender.timeout if timeout is None else sender.check_timeout(timeout)
-            batch, place, is_new = batches.add(message, fields, limit)
-        except BaseException:
-            if size is None:
-                in_flight.give_back(1, room)
-            raise
+            return super()._hand_over(message, queue, selector, argument, timeout, count, size)
+        limit = sender.timeout if timeout is None else sender.check_timeout(timeout)
+        batch, place, is_new = batches.add(message, fields, limit)
         if is_new:
             self._driver.start(batches.deliver(batch), _ignore)
         return BatchedDelivery(batch, place)

@@ -86,6 +86,39 @@ def test_submits_stay_in_order_behind_one_that_is_compressed(cluster, auto_batch
 
 
 @pytest.mark.parametrize("auto_batch", [None, True])
+def test_oneway_sends_let_no_submit_overtake_one_that_is_compressed(
+    cluster, monkeypatch, auto_batch
+) -> None:
+    """Their turn of the loop forgot that a message stood in line, and the next submit went before it."""
+    go_on, usual = threading.Event(), compression.compress
+
+    def slowly(*given: Any) -> tuple[bytes, int]:
+        assert go_on.wait(30)
+        return usual(*given)
+
+    async def main() -> None:
+        async with AsyncProducer(cluster.name_server, auto_batch=auto_batch) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            monkeypatch.setattr("rocketwire.core.sending.encode.compress", slowly)
+            before = asyncio.create_task(producer.submit(Message(TOPIC, LARGE)))
+            await asyncio.sleep(0)
+            for _ in range(600):
+                await producer.send_oneway(Message(TOPIC, b"oneway"))
+            behind = asyncio.create_task(producer.submit(Message(TOPIC, b"behind")))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not before.done()
+            assert not behind.done()
+            go_on.set()
+            for submit in (before, behind):
+                assert (await (await submit)).status is SendStatus.OK
+        found = await bodies(cluster)
+        assert [body for body in found if body != b"oneway"] == [b"first", LARGE, b"behind"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
 @pytest.mark.parametrize("limit", [{"max_in_flight": 1}, {"max_in_flight_bytes": 1}])
 def test_submits_that_wait_for_room_are_compressed_in_order(cluster, auto_batch, limit) -> None:
     """They were let in, and then failed, because nobody had compressed them."""
