@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
@@ -31,8 +30,6 @@ from rocketwire.system.registry import make_config
 if TYPE_CHECKING:
     from rocketwire.options import ReaderOptions
 
-_IDLE_PAUSE = 0.05
-_LONGEST_PAUSE = 0.5
 _FAR_FUTURE = 32_503_680_000.0  # the year 3000
 
 
@@ -175,20 +172,12 @@ class AsyncReader(AsyncClient[ReaderConfig]):
         deadline = self._deadline()
         await self._run(check_filter(self._instance, self._config.group, name, wanted, deadline))
         await self._run(reading.begin(name, queues, start, end))
-        pause = _IDLE_PAUSE
         while not reading.is_over:
-            before = [cursor.next for cursor in reading.cursors]
             messages = await self._run(reading.next_messages())
-            has_messages = bool(messages)
             # Each is forgotten here when the next is asked for: its body may be large by then.
             messages.reverse()
             while messages:
                 yield messages.pop()
-            if has_messages or before != [cursor.next for cursor in reading.cursors]:
-                pause = _IDLE_PAUSE
-            elif not reading.is_over:
-                await asyncio.sleep(pause)
-                pause = min(pause * 1.5, _LONGEST_PAUSE)
 
     async def message_by_id(self, message_id: str, topic: str | None = None) -> StoredMessage:
         """A message by its id.

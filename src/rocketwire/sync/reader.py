@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
@@ -31,8 +30,6 @@ from rocketwire.system.registry import make_config
 if TYPE_CHECKING:
     from rocketwire.options import ReaderOptions
 
-_IDLE_PAUSE = 0.05
-_LONGEST_PAUSE = 0.5
 _FAR_FUTURE = 32_503_680_000.0  # the year 3000
 
 
@@ -165,20 +162,12 @@ class Reader(BlockingClient[ReaderConfig]):
         return self._iterate(reading)
 
     def _iterate(self, reading: Reading) -> Iterator[StoredMessage]:
-        pause = _IDLE_PAUSE
         while not reading.is_over:
-            before = [cursor.next for cursor in reading.cursors]
             messages = self._run(reading.next_messages())
-            has_messages = bool(messages)
             # Each is forgotten here when the next is asked for: its body may be large by then.
             messages.reverse()
             while messages:
                 yield messages.pop()
-            if has_messages or before != [cursor.next for cursor in reading.cursors]:
-                pause = _IDLE_PAUSE
-            elif not reading.is_over:
-                time.sleep(pause)
-                pause = min(pause * 1.5, _LONGEST_PAUSE)
 
     def message_by_id(self, message_id: str, topic: str | None = None) -> StoredMessage:
         """A message by its id.

@@ -45,6 +45,10 @@ Position: TypeAlias = Literal["earliest", "latest"] | datetime | float | Mapping
 
 _PATIENCE = 30.0
 _PAUSE = 0.25
+#: How long a reading waits that finds nothing new: at first, by how much longer each time, and at most.
+_FIRST_PAUSE = 0.05
+_GROWTH = 1.5
+_LONGEST_PAUSE = 0.5
 
 
 def resolve(
@@ -106,6 +110,7 @@ class Reading:
         self._batch = batch
         self._timeout = request_timeout
         self._expected = expected
+        self._pause = _FIRST_PAUSE
         self.cursors: list[Cursor] = []
         #: Corrections of the broker that nobody was told of yet.
         self.moves: list[Fetched] = []
@@ -141,6 +146,8 @@ class Reading:
     def next_messages(self) -> Op[list[StoredMessage]]:
         """The next messages of all queues; an empty list when there are none just now.
 
+        Waits a little before it says so: for longer each time.
+
         Raises:
             TransportError: a queue could not be read for a long time.
             MissingQueuesError: a queue ends before the end that it had, and stays so.
@@ -156,11 +163,17 @@ class Reading:
             address = yield from address_of(instance, cursor.queue, deadline)
             calls.append(Invoke(address, cursor.pulls.request(cursor.next, count), deadline))
         replies = yield from invoke_all(tuple(calls))
+        before = [cursor.next for cursor in open_cursors]
         found: list[StoredMessage] = []
         for cursor, reply in zip(open_cursors, replies, strict=True):
             found += self._take(cursor, reply)
-        if not found and any(c.failing_since is not None for c in open_cursors):
+        if found or before != [cursor.next for cursor in open_cursors]:
+            self._pause = _FIRST_PAUSE
+        elif any(cursor.failing_since is not None for cursor in open_cursors):
             yield from sleep(instance.clock() + _PAUSE)
+        elif not self.is_over:
+            yield from sleep(instance.clock() + self._pause)
+            self._pause = min(self._pause * _GROWTH, _LONGEST_PAUSE)
         return found
 
     def _take(self, cursor: Cursor, reply: Reply | RocketMQError) -> Sequence[StoredMessage]:

@@ -372,6 +372,26 @@ def test_offsets_that_are_gone_are_told_and_the_rest_is_read(
     assert made.is_over
 
 
+def test_a_reading_that_finds_nothing_new_waits_longer_each_time() -> None:
+    store = Store()
+    made = reading(store, follow=True)
+    assert len(store.run(made.next_messages())) == 10
+
+    def waited() -> float:
+        before = store.clock()
+        assert store.run(made.next_messages()) == []
+        return store.clock() - before
+
+    pauses = [waited() for _ in range(9)]
+    wanted = [0.05 * 1.5**number for number in range(6)] + [0.5] * 3
+    assert pauses == pytest.approx(wanted, abs=0.005)  # a pull takes a moment
+    made.cursors[0].next -= 1
+    before = store.clock()
+    assert len(store.run(made.next_messages())) == 1
+    assert store.clock() - before < 0.01
+    assert waited() == pytest.approx(0.05, abs=0.005)
+
+
 @pytest.mark.parametrize("follow", [False, True])
 def test_a_queue_whose_broker_stays_away_is_an_error_after_a_while_unless_one_follows(
     follow: bool, caplog: pytest.LogCaptureFixture
