@@ -1,6 +1,5 @@
 """A worker that Spark has left ends without a word; one that it has not goes on."""
 
-import socket
 import subprocess
 import sys
 
@@ -8,43 +7,64 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from rocketwire.spark.early_end import is_gone, until_left
+from rocketwire.spark.early_end import until_left
 
-# Stands in for PySpark's worker, which is known by the name of its module.
+# Stands in for PySpark's worker: what ``worker.process`` and its serializers do.
 WORKER = """
 import socket
+from pyspark import TaskContext
 from rocketwire.spark.early_end import until_left
 
 ours, theirs = socket.socketpair()
-code = '''
-def main(outfile):
-    batches = until_left(iter(range(3)))
-    next(batches)
-    {leave}
-    batches.close()
-'''
-space = {{"__name__": "pyspark.worker", "theirs": theirs, "until_left": until_left}}
-exec(code.format(leave="{leave}"), space)
-space["main"](ours.makefile("wb"))
-print("goes on")
+
+def checked(batches):
+    for batch in batches:
+        yield batch
+
+def main():
+    batches = {batches}
+    try:
+        for number in batches:
+            {leave}
+            ours.sendall(bytes(1000))
+    finally:
+        batches.close()
+
+if {is_task}:
+    TaskContext._getOrCreate()
+try:
+    main()
+except Exception as error:
+    print("goes on after", type(error).__name__)
 """
+LEAVES = "theirs.close()"
 
 
-def run(leave):
-    program = WORKER.format(leave=leave)
-    return subprocess.run(
+def run(leave, *, batches="until_left(iter(range(3)))", is_task=True):
+    program = WORKER.format(leave=leave, batches=batches, is_task=is_task)
+    done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_a_worker_that_spark_has_left_ends_in_silence():
-    done = run("theirs.close()")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert run(LEAVES) == (0, "", "")
+
+
+def test_so_does_one_that_closes_only_what_it_has_put_around_the_batches():
+    """PySpark checks each batch in generators of its own, and closes the outermost."""
+    assert run(LEAVES, batches="checked(checked(until_left(iter(range(3)))))") == (0, "", "")
+    by_map = "checked(map(lambda batch: batch, until_left(iter(range(3)))))"
+    assert run(LEAVES, batches=by_map) == (0, "", "")
 
 
 def test_a_worker_whose_rows_are_refused_goes_on_to_tell_why():
-    done = run("pass")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
+    assert run("raise ValueError") == (0, "goes on after ValueError\n", "")
+
+
+def test_a_broken_pipe_outside_of_a_worker_ends_nothing():
+    assert run(LEAVES, is_task=False) == (0, "goes on after BrokenPipeError\n", "")
 
 
 def test_batches_pass_through_unchanged_outside_of_a_worker():
@@ -52,13 +72,3 @@ def test_batches_pass_through_unchanged_outside_of_a_worker():
     batches = until_left(iter([1, 2, 3]))
     next(batches)
     batches.close()
-
-
-def test_a_connection_is_gone_when_the_other_side_closed_it():
-    ours, theirs = socket.socketpair()
-    with ours:
-        assert not is_gone(ours.fileno())
-        theirs.sendall(b"data that nobody has read does not count")
-        assert not is_gone(ours.fileno())
-        theirs.close()
-        assert is_gone(ours.fileno())
