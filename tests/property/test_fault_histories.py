@@ -16,12 +16,12 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from tests.fault_lab import FaultLab
 
 from rocketwire.core.faults.judgement import LOOK_AGAIN
 from rocketwire.core.faults.selection import TopicQueues
 from rocketwire.errors import Outcome, SendTimeoutError
 from rocketwire.fault_policy import FaultPolicy
-from rocketwire.testing.fault_lab import FaultLab
 from rocketwire.testing.policy_model import PolicyModel
 from rocketwire.testing.simulated_network import (
     Answer,

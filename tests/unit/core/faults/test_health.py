@@ -3,12 +3,12 @@
 import logging
 
 import pytest
+from tests.fault_lab import FaultLab, FixedRandom
 
 from rocketwire.core.durations import brief, in_ms
 from rocketwire.core.faults.entries import median
 from rocketwire.core.faults.table import FaultTable
 from rocketwire.fault_policy import FaultPolicy
-from rocketwire.testing.fault_lab import FaultLab, FixedRandom
 from rocketwire.testing.simulation import SimulatedLock
 from rocketwire.testing.virtual_clock import VirtualClock
 

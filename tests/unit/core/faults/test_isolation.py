@@ -3,9 +3,9 @@
 import logging
 
 import pytest
+from tests.fault_lab import FaultLab
 
 from rocketwire.fault_policy import FaultPolicy
-from rocketwire.testing.fault_lab import FaultLab
 
 MS = 1 / 1024
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fault_lab import FaultLab, FixedRandom
 from tests.unit.core.world import World
 
 from rocketwire.core.faults.entries import NEVER
@@ -19,7 +20,6 @@ from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import SendFailedError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, MessageQueue
-from rocketwire.testing.fault_lab import FaultLab, FixedRandom
 from rocketwire.testing.simulated_network import Hang, Refuse, Reset
 
 FOLDER = Path(__file__).parents[3] / "vectors" / "java"

@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from tests.fault_lab import FaultLab, FixedRandom
 
 from rocketwire.config import ClientConfig
 from rocketwire.core.faults.presets import walk_java4
@@ -11,7 +12,6 @@ from rocketwire.core.instance import Instance, Surroundings
 from rocketwire.core.upkeep import heartbeat
 from rocketwire.errors import ConnectionLostError, RequestTimeoutError
 from rocketwire.fault_policy import FaultPolicy
-from rocketwire.testing.fault_lab import FaultLab, FixedRandom
 from rocketwire.testing.simulation import SimulatedDriver, SimulatedNetwork
 from rocketwire.wire.route import BrokerData, QueueData, TopicRoute
 

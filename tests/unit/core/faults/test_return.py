@@ -3,10 +3,10 @@
 from collections import deque
 
 import pytest
+from tests.fault_lab import FaultLab
 
 from rocketwire.core.faults.entries import FOREVER, NEVER, Entry
 from rocketwire.fault_policy import FaultPolicy
-from rocketwire.testing.fault_lab import FaultLab
 
 
 def lab_of(count=3, policy=None, **options):

@@ -3,6 +3,7 @@ from collections import Counter
 from random import Random
 
 import pytest
+from tests.fault_lab import FaultLab, FixedRandom
 
 from rocketwire.core.faults.selection import (
     QueueList,
@@ -17,7 +18,6 @@ from rocketwire.core.faults.selection import (
 from rocketwire.errors import ConfigError, InvalidMessageError
 from rocketwire.message import Message, MessageQueue
 from rocketwire.selectors import named, random_queue
-from rocketwire.testing.fault_lab import FaultLab, FixedRandom
 
 MESSAGE = Message("t", b"x")
 

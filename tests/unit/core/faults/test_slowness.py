@@ -2,12 +2,12 @@
 so that arithmetic is exact."""
 
 import pytest
+from tests.fault_lab import FaultLab
 
 from rocketwire.errors import (
     RequestTimeoutError,
 )
 from rocketwire.fault_policy import FaultPolicy
-from rocketwire.testing.fault_lab import FaultLab
 
 MS = 1 / 1024
 EXACT = FaultPolicy(floor=16 * MS, suspect_floor=128 * MS, pause_floor=16 * MS)

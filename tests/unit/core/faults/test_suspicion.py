@@ -2,11 +2,11 @@
 so that arithmetic is exact."""
 
 import pytest
+from tests.fault_lab import FaultLab
 
 from rocketwire.core.faults.judgement import LOOK_AGAIN
 from rocketwire.core.faults.selection import TopicQueues
 from rocketwire.fault_policy import FaultPolicy
-from rocketwire.testing.fault_lab import FaultLab
 
 MS = 1 / 1024
 EXACT = FaultPolicy(floor=16 * MS, suspect_floor=128 * MS, pause_floor=16 * MS)
