@@ -1,7 +1,7 @@
 """Names that no client has as a setting: what was meant, and how it is given.
 
 The commands that run on Spark take settings of the client (``--option``) and options of the Spark
-source (``--set``). Whoever mixes them up is told the other way, and what is spelled wrongly is
+source (``--set``). A name that is given the wrong way is answered with the right one; what is spelled wrongly is
 compared with the names of both: the nearest one is not always the client's.
 """
 

@@ -98,7 +98,7 @@ class RangeCursor:
         body: bytes | memoryview,
         *,
         offset_delta: int = 0,
-        slab: Bytes | None = None,
+        buffer: Bytes | None = None,
         at: int = 0,
     ) -> None:
         """A pull brought everything from ``offset`` up to ``next_offset``."""
@@ -116,7 +116,7 @@ class RangeCursor:
         part = None
         if len(body):
             part = PullBody(
-                self.queue, body, offset_delta, offset, reached, slab, at, next_offset,
+                self.queue, body, offset_delta, offset, reached, buffer, at, next_offset,
                 self._accounts,
             )  # fmt: skip
         self._arrived[offset] = (reached, part)

@@ -182,7 +182,7 @@ def _groups(bodies: Iterable[PullBody]) -> Iterator[list[PullBody]]:
     group: list[PullBody] = []
     size = 0
     for part in bodies:
-        is_elsewhere = size >= _ENOUGH_BYTES and part.slab is not group[-1].slab
+        is_elsewhere = size >= _ENOUGH_BYTES and part.buffer is not group[-1].buffer
         if group and (is_elsewhere or size + len(part.body) > _GROUP_BYTES):
             yield group
             group, size = [], 0

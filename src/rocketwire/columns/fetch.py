@@ -280,7 +280,12 @@ class _BrokerReader:
                 self._go_on(cursor, offset, next_offset)
                 return
             cursor.answered(
-                offset, next_offset, answer.body, offset_delta=delta, slab=answer.slab, at=answer.at
+                offset,
+                next_offset,
+                answer.body,
+                offset_delta=delta,
+                buffer=answer.buffer,
+                at=answer.at,
             )
         elif code == ResponseCode.PULL_RETRY_IMMEDIATELY:
             self._go_on(cursor, offset, decode_pull_reply(reply.ext).next_offset)
@@ -310,13 +315,13 @@ class _BrokerReader:
         """The queue does not have the offset: not any more, or not yet, or never again."""
         if offset < place.min_offset:
             to = min(place.min_offset, cursor.end)
-            self._mourn(cursor.queue, offset, to, place)
+            self._report_loss(cursor.queue, offset, to, place)
             cursor.skip(offset, to)
             return
         cursor.unanswered(offset)
         if place.max_offset <= offset < cursor.end and self._has_waited_long():
             first = max(place.max_offset, cursor.position)
-            self._mourn(cursor.queue, first, cursor.end, place)
+            self._report_loss(cursor.queue, first, cursor.end, place)
             cursor.end_at(first)
         elif offset < cursor.end:
             # A slave that is behind, or a broker that is still recovering.
@@ -329,7 +334,7 @@ class _BrokerReader:
         waited = self._parts.clock() - self._progress_at
         return waited > min(5.0, self._policy.timeout / 2)
 
-    def _mourn(self, queue: MessageQueue, first: int, end: int, place: PullReply) -> None:
+    def _report_loss(self, queue: MessageQueue, first: int, end: int, place: PullReply) -> None:
         text = (
             f"topic {queue.topic}, broker {queue.broker}, queue {queue.id}: offsets {first} to "
             f"{end - 1} are gone; {what_is_there(place.min_offset, place.max_offset)}"

@@ -43,7 +43,7 @@ class PullBody:
     """The body of one pull reply: whole records of one queue, one after the other.
 
     ``offset_delta`` is what the broker's answer says is to be added to stored offsets. Rows outside
-    of ``first`` <= offset < ``end`` are left out. ``slab`` is the buffer that the body is a part of,
+    of ``first`` <= offset < ``end`` are left out. ``buffer`` is what the body is a part of,
     from ``at`` on, if it is known. ``next_offset`` is where the answer says that the next one begins.
     ``accounts`` is told if not all records are there.
     """
@@ -53,7 +53,7 @@ class PullBody:
     offset_delta: int = 0
     first: int = 0
     end: int = 2**63 - 1
-    slab: Bytes | None = None
+    buffer: Bytes | None = None
     at: int = 0
     next_offset: int = 2**63 - 1
     accounts: Checker | None = None
@@ -76,20 +76,20 @@ def find_records(bodies: Sequence[PullBody]) -> Found:
     Raises:
         RemoteProtocolError: something there is not a record.
     """
-    slab = bodies[0].slab
-    if slab is not None and _lie_in_order(bodies, slab):
+    buffer = bodies[0].buffer
+    if buffer is not None and _lie_in_order(bodies, buffer):
         begins = np.array([part.at for part in bodies], dtype=np.int64)
         sizes = np.array([len(part.body) for part in bodies], dtype=np.int64)
-        found = _follow(slab, begins, begins + sizes)
+        found = _follow(buffer, begins, begins + sizes)
         if found is not None:
             return found
     return find_in_texts([part.body for part in bodies])
 
 
-def _lie_in_order(bodies: Sequence[PullBody], slab: Bytes) -> bool:
+def _lie_in_order(bodies: Sequence[PullBody], buffer: Bytes) -> bool:
     before = 0
     for part in bodies:
-        if part.slab is not slab or part.at < before:
+        if part.buffer is not buffer or part.at < before:
             return False
         before = part.at + len(part.body)
     return True

@@ -18,7 +18,7 @@ from rocketwire.errors import RemoteProtocolError
 from rocketwire.sync.connection import Connection
 from rocketwire.wire.command import RESPONSE, Reply
 
-_SLAB: Final = 4 * 1024 * 1024
+_BUFFER_SIZE: Final = 4 * 1024 * 1024
 #: Less room than this is not worth another read.
 _LEAST: Final = 128 * 1024
 _length = struct.Struct(">i").unpack_from
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
     reply: Reply
     body: memoryview
-    slab: Bytes
+    buffer: Bytes
     at: int
 
 
@@ -49,8 +49,8 @@ class ReplyReader:
         self.session = connection.session
         self._max_frame = self.session.limit
         self._start = self._filled = 0
-        self._slab: Bytes = np.empty(0, dtype=np.uint8)
-        self._view = self._slab.data
+        self._buffer: Bytes = np.empty(0, dtype=np.uint8)
+        self._view = self._buffer.data
 
     @property
     def is_empty(self) -> bool:
@@ -81,7 +81,7 @@ class ReplyReader:
             reply = self.session.read(bytes(self._view[start:body_at]))
             if reply.flag & RESPONSE:
                 reply.arrived = self._clock()
-                return Answer(reply, self._view[body_at:stop], self._slab, body_at)
+                return Answer(reply, self._view[body_at:stop], self._buffer, body_at)
 
     def _frame_length(self) -> int:
         length: int = _length(self._view, self._start)[0]
@@ -96,16 +96,16 @@ class ReplyReader:
         self._filled += self._connection.receive_into(self._view[self._filled :], deadline)
 
     def _make_room(self) -> None:
-        """Begin another slab when this one can't hold the frame under way, or is nearly full.
+        """Begin another buffer when this one can't hold the frame under way, or is nearly full.
 
         The old one lives on as long as a body in it is referred to.
         """
         held = self._filled - self._start
         needed = 4 + self._frame_length() if held >= 4 else _LEAST
-        room = len(self._slab) - self._start
-        if room >= needed and len(self._slab) - self._filled >= min(_LEAST, needed - held):
+        room = len(self._buffer) - self._start
+        if room >= needed and len(self._buffer) - self._filled >= min(_LEAST, needed - held):
             return
-        fresh: Bytes = np.empty(max(_SLAB, needed), dtype=np.uint8)
-        fresh[:held] = self._slab[self._start : self._filled]
-        self._slab, self._view = fresh, fresh.data
+        fresh: Bytes = np.empty(max(_BUFFER_SIZE, needed), dtype=np.uint8)
+        fresh[:held] = self._buffer[self._start : self._filled]
+        self._buffer, self._view = fresh, fresh.data
         self._start, self._filled = 0, held

@@ -28,7 +28,7 @@ def surroundings() -> Surroundings:
     Its locks may be taken again by the thread that holds them: a signal handler, a hook or a finalizer
     may run while they are held, and use the same client.
     """
-    # No WeakSet: whoever hands work to another thread asks first, and going through one takes 4 µs.
+    # No WeakSet: every hand-over to another thread asks for them, and going through one takes 4 µs.
     locks: list[ref[Any]] = []
 
     def make_lock() -> AbstractContextManager[Any]:

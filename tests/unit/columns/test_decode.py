@@ -372,14 +372,14 @@ def test_the_networks_buffer_is_free_once_its_batch_is_made(columns):
     text = b"".join(
         encode_record(topic="orders", body=b"x" * 50, queue_offset=number) for number in range(20)
     )
-    slab = np.frombuffer(text, dtype=np.uint8).copy()
-    alive = weakref.ref(slab)
+    buffer = np.frombuffer(text, dtype=np.uint8).copy()
+    alive = weakref.ref(buffer)
     decoder = RecordDecoder(select_columns(columns))
     gc.collect()
     gc.disable()
     try:
-        bodies = iter([PullBody(QUEUE, slab.data, slab=slab)])
-        del slab
+        bodies = iter([PullBody(QUEUE, buffer.data, buffer=buffer)])
+        del buffer
         (batch,) = decoder.decode(bodies)
         del bodies
         assert batch.num_rows == 20

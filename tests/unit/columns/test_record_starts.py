@@ -23,13 +23,15 @@ def record(number, body):
     )  # fmt: skip
 
 
-def in_slab(texts, gap=7):
+def in_buffer(texts, gap=7):
     """The same bodies in one buffer, with other bytes between them."""
-    slab = np.frombuffer(b"".join(b"\xff" * gap + text for text in texts) + b"\xff", dtype=np.uint8)
+    buffer = np.frombuffer(
+        b"".join(b"\xff" * gap + text for text in texts) + b"\xff", dtype=np.uint8
+    )
     parts, at = [], 0
     for text in texts:
         at += gap
-        parts.append(PullBody(QUEUE, memoryview(slab)[at : at + len(text)], slab=slab, at=at))
+        parts.append(PullBody(QUEUE, memoryview(buffer)[at : at + len(text)], buffer=buffer, at=at))
         at += len(text)
     return parts
 
@@ -40,7 +42,7 @@ def check(sizes_by_body):
         records = [record(i, LURE + bytes(size)) for i, size in enumerate(sizes)]
         texts.append(b"".join(records))
         expected += [(number, text) for text in records]
-    for found in (find_records(in_slab(texts)), find_in_texts(texts)):
+    for found in (find_records(in_buffer(texts)), find_in_texts(texts)):
         stops = [
             start + int.from_bytes(found.data[start : start + 4].tobytes(), "big")
             for start in found.starts.tolist()
@@ -81,10 +83,10 @@ def test_a_size_that_can_not_be_is_refused(size):
     at = len(record(0, b"one"))
     text[at : at + 4] = size.to_bytes(4, "big", signed=True)
     with pytest.raises(RemoteProtocolError):
-        find_records(in_slab([bytes(text)]))
+        find_records(in_buffer([bytes(text)]))
 
 
 def test_a_record_that_is_cut_off_at_the_end_is_left_out():
     whole = record(0, b"one")
-    found = find_records(in_slab([whole + record(1, b"two")[:-5]]))
+    found = find_records(in_buffer([whole + record(1, b"two")[:-5]]))
     assert found.starts.tolist() == [0]

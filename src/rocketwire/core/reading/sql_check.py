@@ -35,7 +35,7 @@ def check_sql(
     by_broker = {queue.broker: queue for queue in reversed(queues)}
     failures: list[TransportError] = []
     for queue in reversed(by_broker.values()):
-        # One that is dead must not keep anybody from the others.
+        # A dead broker must not take the time in which another one can answer.
         limit = min(deadline, instance.clock() + instance.config.request_timeout / 2)
         try:
             yield from _check_at(instance, group, subscription, queue, limit)
