@@ -35,14 +35,16 @@ def names_in(file: str) -> frozenset[str]:
 
 
 def steps(text: str) -> list[tuple[str, str]]:
-    """File and name of each step; a name without a file belongs to the file before it."""
+    """File and name of each step; a name without a file belongs to the file before it.
+
+    What a walk says before its first step is the call of a user.
+    """
     found, file = [], ""
-    for line in re.findall(r"^\d+\. .*$", text, re.MULTILINE):
-        for word in _WORD.findall(line):
-            if word.endswith(".py"):
-                file = word
-            elif word not in _NOT_STEPS:
-                found.append((file, word))
+    for word in _WORD.findall(text[text.index("\n1. ") :]):
+        if word.endswith(".py"):
+            file = word
+        elif word not in _NOT_STEPS:
+            found.append((file, word))
     return found
 
 
