@@ -23,7 +23,7 @@ from pathlib import Path
 from bench.embedded_load import pull_ext, send_ext
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.command import Command, decode_command, encode_command
-from rocketwire.wire.stored_message import iter_records
+from rocketwire.wire.lazy_message import messages_in
 
 QUEUES = 4
 #: Queue and offset of a message, and its body.
@@ -116,8 +116,8 @@ def read_back(broker: Broker) -> Acknowledged:
                 reply = read_reply(plain)
                 if reply.code != 0:
                     break
-                for record in iter_records(reply.body):
-                    found[queue, record.queue_offset] = record.body
+                for message in messages_in(reply.body, broker="broker-a"):
+                    found[queue, message.offset] = message.body
                 offset = int(reply.ext["nextBeginOffset"])
     return found
 

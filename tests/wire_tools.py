@@ -1,12 +1,18 @@
 """What tests need of the wire and the client does not: ids taken apart, replies, whole traces."""
 
 import struct
+from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from rocketwire.errors import ConfigError
 from rocketwire.wire import headers
 from rocketwire.wire.command import Reply, encode_command
+from rocketwire.wire.compression import compress
+from rocketwire.wire.lazy_message import cut
+from rocketwire.wire.message_fields import Source
+from rocketwire.wire.stored_message import decode_record
 from rocketwire.wire.trace_record import encode_trace_record
 
 
@@ -49,3 +55,32 @@ def reply_from(command):
 def with_long_names(ext):
     """The fields of a send with the names that old clients and Go's write."""
     return {name: ext[letter] for name, letter in headers.SEND_NAMES.items() if letter in ext}
+
+
+def iter_records(data):
+    """The records of a pull reply, in order, each taken apart strictly."""
+    data, position = bytes(data), 0
+    while position < len(data):
+        record, position = decode_record(data, position)
+        yield record
+
+
+def to_stored_message(record, **origin):
+    """What a user gets for a record."""
+    (message,) = cut(Source(record.encode(), **origin)).messages
+    return message
+
+
+def offset_message_id(ip, port, offset):
+    """The offset id for a place in a broker's commit log."""
+    return (ip + struct.pack(">iq", port, offset)).hex().upper()
+
+
+def available():
+    """The kinds of compression that work here."""
+    found = []
+    for kind in ("zlib", "lz4", "zstd"):
+        with suppress(ConfigError):
+            compress(b"x", kind, 5)
+            found.append(kind)
+    return tuple(found)

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from tests.conformance.shells import read_all
+from tests.wire_tools import offset_message_id
 
 from rocketwire import (
     ConfigError,
@@ -24,7 +25,6 @@ from rocketwire import (
     SendTimeoutError,
 )
 from rocketwire.wire.java_hash import java_string_hash
-from rocketwire.wire.message_id import offset_message_id
 
 
 def one_way_of_sending(shell, form: str, message, **how):

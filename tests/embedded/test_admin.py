@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 from test_groups import heartbeat
+from tests.wire_tools import iter_records
 from wire_client import WireClient
 
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.lenient_json import Pairs, loads
 from rocketwire.wire.route import decode_route
-from rocketwire.wire.stored_message import iter_records
 
 
 def topic_ext(name: str, **more: Any) -> dict[str, Any]:

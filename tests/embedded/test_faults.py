@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.wire_tools import iter_records
 from wire_client import WireClient, send_ext
 
 from rocketwire.embedded import EmbeddedCluster, Fault, FaultKind
@@ -18,7 +19,6 @@ from rocketwire.embedded.remote_control import CONTROL_CODE
 from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.route import decode_route
-from rocketwire.wire.stored_message import iter_records
 
 
 def bodies(cluster: EmbeddedCluster, topic: str = "t") -> list[bytes]:

@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from tests.wire_tools import iter_records
 from wire_client import WireClient, batch_item, pull_ext, send_ext
 
 from rocketwire.embedded import EmbeddedCluster
@@ -18,7 +19,6 @@ from rocketwire.errors import ClientClosedError, ConfigError
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Command, decode_command, encode_command
 from rocketwire.wire.route import decode_route
-from rocketwire.wire.stored_message import iter_records
 
 
 def test_a_message_comes_back_as_it_was_sent(broker: WireClient) -> None:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.wire_tools import iter_records
 from wire_client import WireClient, heartbeat, lock, pull_ext, send_ext
 
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode, ResponseCode
-from rocketwire.wire.stored_message import iter_records
 
 
 def members(client: WireClient, group: str) -> list[str]:

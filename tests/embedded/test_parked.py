@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable
 
 import pytest
+from tests.wire_tools import iter_records
 from wire_client import WireClient, send_ext
 
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode, ResponseCode, SystemFlag
 from rocketwire.wire.message_id import RecallHandle, decode_recall_handle, encode_recall_handle
-from rocketwire.wire.stored_message import decode_record, iter_records
+from rocketwire.wire.stored_message import decode_record
 
 
 def first_of(client: WireClient, topic: str, queue: int = 0, offset: int = 0):

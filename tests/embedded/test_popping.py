@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from tests.wire_tools import iter_records
 from wire_client import WireClient
 
 from rocketwire import (
@@ -28,7 +29,6 @@ from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire import pop
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import JSON
-from rocketwire.wire.stored_message import iter_records
 
 
 @pytest.fixture

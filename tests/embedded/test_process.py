@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.wire_tools import iter_records
 from wire_client import WireClient
 
 from rocketwire.embedded import EmbeddedCluster, run_broker
 from rocketwire.errors import ConfigError
 from rocketwire.wire.codes import ResponseCode
 from rocketwire.wire.route import decode_route
-from rocketwire.wire.stored_message import iter_records
 
 SOURCE = Path(__file__).parents[2] / "src"
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.wire_tools import iter_records
 from wire_client import WireClient, heartbeat, pull_ext
 
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode, ResponseCode
-from rocketwire.wire.stored_message import iter_records
 
 
 def bodies(reply) -> list[bytes]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.wire_tools import iter_records
 from wire_client import WireClient, batch_item, send_ext
 
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import JSON
-from rocketwire.wire.stored_message import Record, iter_records
+from rocketwire.wire.stored_message import Record
 
 V1_NAMES = {
     "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums",

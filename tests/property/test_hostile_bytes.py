@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.property.more_decoders import MORE_DECODERS, look_at_all, read_columns
+from tests.wire_tools import available, iter_records, to_stored_message
 
 from rocketwire.errors import ProtocolError
 from rocketwire.wire import headers
@@ -24,9 +25,8 @@ from rocketwire.wire.client_bodies import (
     decode_topic_stats,
 )
 from rocketwire.wire.command import Reply, decode_command
-from rocketwire.wire.compression import available, decompress
+from rocketwire.wire.compression import decompress
 from rocketwire.wire.framing import FrameBuffer
-from rocketwire.wire.lazy_message import to_stored_message
 from rocketwire.wire.lenient_json import loads, loads_tolerant
 from rocketwire.wire.message_id import (
     decode_offset_message_id,
@@ -39,12 +39,7 @@ from rocketwire.wire.route import (
     publish_queues,
     subscribe_queues,
 )
-from rocketwire.wire.stored_message import (
-    decode_record,
-    encode_record,
-    iter_records,
-    unwrap_inner_batch,
-)
+from rocketwire.wire.stored_message import decode_record, encode_record, unwrap_inner_batch
 from rocketwire.wire.trace_record import decode_trace
 
 TOTAL = int(os.environ.get("ROCKETWIRE_FUZZ", "30000"))
@@ -150,7 +145,7 @@ def text(decode):
 PULLED = [*RECORDS, INNER, b"".join(RECORDS), INNER + RECORDS[0]]
 FLAGS = {"zlib": 0x301, "lz4": 0x101, "zstd": 0x201}
 DECODERS = {
-    "record": (lambda data: decode_record(data, 0, check_crc=True), RECORDS[:4]),
+    "record": (lambda data: decode_record(data, 0), RECORDS[:4]),
     "pull body": (read_records, PULLED),
     "messages": (look_at_all, PULLED),
     "columns": (read_columns, PULLED),

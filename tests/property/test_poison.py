@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire_tools import available
 
 from rocketwire.columns.decode import RecordDecoder
 from rocketwire.columns.record_starts import PullBody
@@ -42,7 +43,7 @@ whole_bodies = st.one_of(st.binary(max_size=60), st.sampled_from([b"", b"hello",
 def bodies(draw: Any) -> bytes:
     """Plain, compressed by any kind, a batch, or any of these damaged."""
     body = draw(whole_bodies)
-    kind = draw(st.sampled_from(["plain", *compression.available(), "batch"]))
+    kind = draw(st.sampled_from(["plain", *available(), "batch"]))
     if kind == "batch":
         items = draw(
             st.lists(st.tuples(whole_bodies, st.just(b"a\x01b\x02"), st.just(0)), max_size=3)

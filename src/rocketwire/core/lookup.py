@@ -20,6 +20,7 @@ from rocketwire.errors import (
     TransportError,
     UnsupportedRequestError,
 )
+from rocketwire.wire import headers
 from rocketwire.wire.codes import RESPONSE_NAMES, RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply
 from rocketwire.wire.route import (
@@ -145,12 +146,11 @@ def fetch_route(instance: Instance, topic: str, deadline: float) -> Op[TopicRout
         RouteError: no name server answered.
         BrokerError: it answered with another error, such as wrong credentials.
     """
-    ext = {"topic": topic, "acceptStandardJsonOnly": "true"}
-    reply = yield from ask_name_servers(instance, RequestCode.GET_ROUTE_BY_TOPIC, ext, deadline)
+    asked = RequestCode.GET_ROUTE_BY_TOPIC
+    reply = yield from ask_name_servers(instance, asked, headers.route(topic), deadline)
     if reply.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
     if reply.code != ResponseCode.SUCCESS:
-        asked = RequestCode.GET_ROUTE_BY_TOPIC
         raise error_for(reply.code, reply.remark, "the name server", asked=asked)
     return decode_route(reply.body)
 

@@ -18,6 +18,7 @@ from rocketwire.core.lookup import fetch_route
 from rocketwire.core.naming import with_namespace
 from rocketwire.core.side_by_side import run_together
 from rocketwire.errors import RemoteProtocolError, TransportError
+from rocketwire.wire import headers
 from rocketwire.wire.codes import RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply
 from rocketwire.wire.route import BrokerData, QueueData, TopicRoute, decode_route, publish_queues
@@ -69,9 +70,10 @@ def learn_route(parts: ClientParts, topic: str) -> TopicRoute | None:
 
 def _ask(parts: ClientParts, servers: tuple[str, ...], name: str) -> list[TopicRoute]:
     """The routes of all servers that answer soon and know the topic."""
-    ext = {"topic": name, "acceptStandardJsonOnly": "true"}
     found: list[TopicRoute] = []
-    for server, reply in ask_all(parts, servers, RequestCode.GET_ROUTE_BY_TOPIC, ext).items():
+    for server, reply in ask_all(
+        parts, servers, RequestCode.GET_ROUTE_BY_TOPIC, headers.route(name)
+    ).items():
         if reply.code == ResponseCode.SUCCESS:
             with contextlib.suppress(RemoteProtocolError):
                 found.append(decode_route(reply.body))

@@ -180,18 +180,6 @@ _UNPACKERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
 }
 
 
-def available() -> tuple[str, ...]:
-    """The kinds that work here."""
-    found = ["zlib"]
-    for kind, load in (("lz4", _lz4), ("zstd", _zstd)):
-        try:
-            load(ConfigError)
-        except ConfigError:
-            continue
-        found.append(kind)
-    return tuple(found)
-
-
 def _lz4(error: type[ConfigError | LocalProtocolError]) -> Any:
     try:
         import lz4.frame

@@ -296,9 +296,9 @@ def decode_offset(ext: Mapping[str, str]) -> int:
     return int_field(ext, "offset")
 
 
-def route(topic: str, *, standard: bool = True) -> dict[str, str]:
+def route(topic: str) -> dict[str, str]:
     """GET_ROUTE_BY_TOPIC, asking for JSON that any reader can read."""
-    return _ext(topic=topic, acceptStandardJsonOnly=standard or None)
+    return _ext(topic=topic, acceptStandardJsonOnly=True)
 
 
 def create_topic(

@@ -36,7 +36,6 @@ from rocketwire.wire.record_layout import (
 from rocketwire.wire.stored_message import (
     MAX_BODY,
     Buffer,
-    Record,
     decode_record,
     encode_record,
     unwrap_inner_batch,
@@ -244,26 +243,6 @@ def bare_record(message: StoredMessage) -> bytes:
         prepared_offset=prepared_offset,
         body_crc=0,
     )
-
-
-def to_stored_message(
-    record: Record, *, broker: str, offset_delta: int = 0, limit: int = MAX_BODY
-) -> StoredMessage:
-    """What a user gets for a record: own properties only, the body whole again.
-
-    Args:
-        record: what was stored.
-        broker: the name of the broker that gave it.
-        offset_delta: added to the offset, as a pull's reply may ask.
-        limit: the largest body to make whole again.
-    """
-    data = record.encode()
-    message = _new(StoredMessage)
-    _set_offset(message, record.queue_offset + offset_delta)
-    _set_record(
-        message, (Source(data, broker=broker, delta=offset_delta, limit=limit), 0, len(data), -1)
-    )
-    return message
 
 
 # -- what consumers ask ------------------------------------------------------------------------

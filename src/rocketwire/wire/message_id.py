@@ -161,13 +161,6 @@ class OffsetId(NamedTuple):
     offset: int
 
 
-def offset_message_id(ip: bytes, port: int, offset: int) -> str:
-    """The offset id for a place in a broker's commit log."""
-    if len(ip) not in {4, 16}:
-        raise LocalProtocolError(f"an address of {len(ip)} bytes: give 4 or 16 for an id")
-    return (ip + _PLACE.pack(port, offset)).hex().upper()
-
-
 def decode_offset_message_id(
     text: str, *, error: type[ProtocolError] = RemoteProtocolError
 ) -> OffsetId:

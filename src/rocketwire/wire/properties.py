@@ -132,47 +132,6 @@ RESERVED: Final[frozenset[str]] = SYSTEM - {
 }
 
 
-def encode_properties(properties: Mapping[str, str]) -> str:
-    """The text for a mapping. Empty values are left out, because no reader would see them.
-
-    Raises:
-        InvalidMessageError: a name or value is not text, a name is empty, or a separator is
-            inside one of them.
-    """
-    try:
-        items = [name + NAME_END + value + VALUE_END for name, value in properties.items() if value]
-    except TypeError:
-        items = []
-        _explain(properties)
-    text = "".join(items)
-    # Two counts over the whole text instead of four searches per property. A name that is empty
-    # shows as a separator at the start, or as two in a row.
-    count = len(items)
-    if (
-        text.count(NAME_END) != count
-        or text.count(VALUE_END) != count
-        or text.startswith(NAME_END)
-        or "\x02\x01" in text
-    ):
-        _explain(properties)
-    return text
-
-
-def _explain(properties: Mapping[str, str]) -> None:
-    """Find what is wrong, and say so: only called when something is."""
-    for name, value in properties.items():
-        for part, what in ((name, "name"), (value, "value")):
-            shown = f"the {what} of property {name!r}"
-            if not isinstance(part, str):
-                raise InvalidMessageError(f"{shown} is a {type(part).__name__}: give a str")
-            if NAME_END in part or VALUE_END in part:
-                raise InvalidMessageError(
-                    f"{shown} contains 0x01 or 0x02, which separate properties: take them out"
-                )
-        if not name:
-            raise InvalidMessageError("a property has an empty name: give it one")
-
-
 def rewritten(properties: Mapping[str, str]) -> str:
     r"""The text for properties that were read, whatever their sender wrote: as Java writes it, unchecked.
 

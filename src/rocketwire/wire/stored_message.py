@@ -7,7 +7,6 @@ makes what users get of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -191,69 +190,36 @@ def _does_not_fit(name: bytes, properties: bytes, error: Exception) -> LocalProt
     return LocalProtocolError(f"a field does not fit into a record: {error}")
 
 
-def decode_record(
-    buffer: Buffer, position: int = 0, *, check_crc: bool = False
-) -> tuple[Record, int]:
+def decode_record(buffer: Buffer, position: int = 0) -> tuple[Record, int]:
     """The record at a position, and the position after it.
 
     Raises:
         RemoteProtocolError: there is no whole, sound record there.
     """
-    found = _decode(buffer, position, len(buffer))
-    if found is None:
-        raise _broken(position, f"only {len(buffer) - position} bytes are left of it")
-    if check_crc and crc32(found.body) & 0x7FFFFFFF != found.body_crc & 0x7FFFFFFF:
-        raise _broken(position, "its body does not match its checksum")
-    return found, position + found.size
-
-
-def iter_records(buffer: Buffer) -> Iterator[Record]:
-    """All whole records of a pull reply, in order.
-
-    A broker may cut the last one, so an incomplete tail ends the iteration silently, as does the
-    blank end of a commit-log file.
-
-    Raises:
-        RemoteProtocolError: something there is not a record.
-    """
-    data = bytes(buffer)  # no copy when it is bytes; slices of bytes are bytes, of views are not
-    position, end = 0, len(data)
-    while position < end:
-        record = _decode(data, position, end)
-        if record is None or record.magic == MAGIC_BLANK:
-            return
-        yield record
-        position += record.size
-
-
-def _decode(buffer: Buffer, position: int, end: int) -> Record | None:
-    """The record there, or None when the buffer ends within it.
-
-    A blank is returned as a record without content, so that its size is known.
-    """
-    left = end - position
-    if left < 8:
-        return None
+    left = len(buffer) - position
+    if left < _START.size:
+        raise _cut_off(position, left)
     size, magic = _unpack_start(buffer, position)
     if magic == MAGIC_BLANK:
-        return _blank(size, left, position)
+        raise _broken(position, f"it is a blank of {size} bytes")
     if magic not in {MAGIC_V1, MAGIC_V2}:
         raise _broken(position, f"its magic number is {magic:#010x}")
     if size < MIN_RECORD:
         raise _broken(position, f"its size is {size}")
     if size > left:
-        return None
+        raise _cut_off(position, left)
     parts = parts_of(buffer, position, size)
     if parts is None:
         raise _broken(position, _disagreement(buffer, position, size))
     fields = HEADS[_unpack_flag(buffer, position)[0] >> 4 & 3].unpack_from(buffer, position)
-    return Record(
+    found = Record(
         size, magic, fields[2], fields[3], fields[4], fields[5], fields[6], fields[7], fields[8],
         unpack_host(fields[9]), fields[10], unpack_host(fields[11]), fields[12], fields[13],
         bytes(buffer[parts.body : parts.body_end]),
         str(buffer[parts.topic : parts.topic_end], "utf-8", "replace"),
         bytes(buffer[parts.properties : position + size]),
     )  # fmt: skip
+    return found, position + size
 
 
 def _disagreement(buffer: Buffer, position: int, size: int) -> str:
@@ -263,12 +229,8 @@ def _disagreement(buffer: Buffer, position: int, size: int) -> str:
     return f"the lengths of its body, topic and properties do not make up its size {size}"
 
 
-def _blank(size: int, left: int, position: int) -> Record | None:
-    if size < 8:
-        raise _broken(position, f"it is a blank of {size} bytes")
-    if size > left:
-        return None
-    return Record(size, MAGIC_BLANK, 0, 0, 0, 0, 0, 0, 0, "", 0, "", 0, 0, b"", "", b"")
+def _cut_off(position: int, left: int) -> RemoteProtocolError:
+    return _broken(position, f"only {left} bytes are left of it")
 
 
 def _broken(position: int, why: str) -> RemoteProtocolError:

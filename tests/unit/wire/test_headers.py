@@ -229,7 +229,6 @@ def test_a_pull_reply():
             },
         ),
         (headers.route("T"), {"topic": "T", "acceptStandardJsonOnly": "true"}),
-        (headers.route("T", standard=False), {"topic": "T"}),
         (
             headers.create_topic(
                 "T", read_queues=4, write_queues=2, attributes={"queue.type": "BatchCQ"}

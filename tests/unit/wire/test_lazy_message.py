@@ -25,7 +25,7 @@ from rocketwire.wire.lazy_message import (
     tried_again,
     weigh,
 )
-from rocketwire.wire.properties import encode_properties
+from rocketwire.wire.properties import rewritten
 from rocketwire.wire.property_shapes import shapes_of
 from rocketwire.wire.stored_message import decode_record, encode_record
 
@@ -39,7 +39,7 @@ def record(offset: int, body: bytes = b"body", **how: Any) -> bytes:
         **{
             "topic": "T",
             "body": body,
-            "properties": encode_properties(properties).encode(),
+            "properties": rewritten(properties).encode(),
             "queue_id": 3,
             "queue_offset": offset,
             "physical_offset": offset * 100,
@@ -375,7 +375,7 @@ def test_properties_are_the_same_whether_their_order_was_seen_before(often):
 def test_orders_that_take_turns_are_each_known_once_they_have_come_twice():
     """A message whose block was taken apart the general way keeps all its properties."""
     kinds = [{"a": "1"}, {"a": "1", "b": "2"}, {"b": "2", "a": "1"}, {"a": "1", "b": "2", "c": "3"}]
-    texts = [encode_properties(kind).encode() for kind in kinds]
+    texts = [rewritten(kind).encode() for kind in kinds]
     records = [encode_record(topic="turns", body=b"", properties=text) for text in texts * 3]
     queue = MessageQueue("turns", "broker-a", 0)
     found = read_pull(pulled(*records), queue, 0, tag_filter("*")).messages

@@ -17,7 +17,6 @@ from rocketwire.wire.message_id import (
     host_bytes,
     host_text,
     local_month,
-    offset_message_id,
 )
 
 IP = bytes((10, 0, 0, 1))
@@ -156,13 +155,10 @@ def test_threads_never_get_the_same_id():
 def test_an_address_of_another_length_is_refused():
     with pytest.raises(LocalProtocolError, match="5 bytes"):
         MessageIdMaker(b"12345", 1, 1, Clock(0))
-    with pytest.raises(LocalProtocolError, match="0 bytes"):
-        offset_message_id(b"", 1, 1)
 
 
 def test_an_offset_id_is_the_published_vector():
     text = "0A00000200002A9F0000000000000400"
-    assert offset_message_id(bytes((10, 0, 0, 2)), 10911, 1024) == text
     assert decode_offset_message_id(text) == OffsetId("10.0.0.2", 10911, 1024)
     assert decode_offset_message_id(text.lower()) == OffsetId("10.0.0.2", 10911, 1024)
 

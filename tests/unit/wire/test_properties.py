@@ -2,55 +2,14 @@
 
 import pytest
 
-from rocketwire.errors import InvalidMessageError
 from rocketwire.wire.properties import (
     RESERVED,
     SYSTEM,
     Property,
     decode_properties,
     decode_properties_bytes,
-    encode_properties,
     is_user_property,
 )
-
-
-def test_every_item_ends_with_its_separator():
-    assert (
-        encode_properties({"TAGS": "TagA", "colour": "red"}) == "TAGS\x01TagA\x02colour\x01red\x02"
-    )
-
-
-def test_no_properties_make_no_text():
-    assert encode_properties({}) == ""
-
-
-def test_empty_values_are_left_out():
-    assert encode_properties({"a": "", "b": "1"}) == "b\x011\x02"
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"a\x01": "1"},
-        {"a\x02": "1"},
-        {"a": "\x01"},
-        {"a": "1\x02"},
-        {"": "1"},
-        {"x": "1", "": "2"},
-        {"a\x01b": "1", "c": "2"},
-        # Separators that cancel out in number, were only their sum counted.
-        {"a\x01b\x02c": "d"},
-    ],
-)
-def test_names_and_values_that_would_break_the_text_are_refused(bad):
-    with pytest.raises(InvalidMessageError):
-        encode_properties(bad)
-
-
-@pytest.mark.parametrize("bad", [{"a": 1}, {1: "a"}, {"a": b"x"}])
-def test_what_is_not_text_is_refused_by_name(bad):
-    with pytest.raises(InvalidMessageError, match="give a str"):
-        encode_properties(bad)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from rocketwire.wire.client_bodies import queue_json
 from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, Reply, encode_command
 from rocketwire.wire.lenient_json import dumps, loads
-from rocketwire.wire.properties import decode_properties, encode_properties
+from rocketwire.wire.properties import decode_properties, rewritten
 from rocketwire.wire.route import encode_route
 from rocketwire.wire.stored_message import encode_record
 
@@ -145,7 +145,7 @@ class GroupBroker(SimulatedBroker):
         return encode_record(
             topic=topic,
             body=message.body.encode(),
-            properties=encode_properties(properties).encode(),
+            properties=rewritten(properties).encode(),
             queue_id=queue_id,
             queue_offset=offset,
             physical_offset=self.places.index(message),

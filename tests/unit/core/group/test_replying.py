@@ -17,7 +17,7 @@ from rocketwire.stored_message import Reply, StoredMessage
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, decode_command
 from rocketwire.wire.lazy_message import messages_in
-from rocketwire.wire.properties import decode_properties, encode_properties
+from rocketwire.wire.properties import decode_properties, rewritten
 from rocketwire.wire.stored_message import encode_record
 
 ASKED = {
@@ -33,7 +33,7 @@ def request(broker: str = "broker-b", **properties: str | None) -> StoredMessage
     data = encode_record(
         topic="T",
         body=b"what?",
-        properties=encode_properties(given).encode(),
+        properties=rewritten(given).encode(),
         queue_id=0,
         queue_offset=0,
         physical_offset=0,

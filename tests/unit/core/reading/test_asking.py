@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.core.world import World, address, route_of
+from tests.wire_tools import offset_message_id
 
 from rocketwire.core.reading import pull
 from rocketwire.core.reading.pull import ALL, TagFilter, tag_filter
@@ -21,7 +22,6 @@ from rocketwire.message import MessageQueue
 from rocketwire.testing.simulated_network import Hang, Refuse
 from rocketwire.wire.codes import PullFlag, RequestCode, ResponseCode
 from rocketwire.wire.command import Command
-from rocketwire.wire.message_id import offset_message_id
 from rocketwire.wire.route import BrokerData, QueueData, TopicRoute
 from rocketwire.wire.stored_message import encode_record
 

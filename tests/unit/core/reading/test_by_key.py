@@ -21,7 +21,7 @@ from rocketwire.testing.simulated_network import Hang, Refuse
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import Command
 from rocketwire.wire.lenient_json import loads
-from rocketwire.wire.properties import encode_properties
+from rocketwire.wire.properties import rewritten
 from rocketwire.wire.stored_message import encode_record
 
 
@@ -29,7 +29,7 @@ def record(number: int, second: int, **properties: str) -> bytes:
     return encode_record(
         topic="T",
         body=b"%d" % number,
-        properties=encode_properties(properties).encode(),
+        properties=rewritten(properties).encode(),
         queue_id=0,
         queue_offset=number,
         physical_offset=number * 100,

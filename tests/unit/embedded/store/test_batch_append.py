@@ -9,13 +9,13 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire_tools import iter_records
 
 from rocketwire.embedded.store import MessageRefusedError
 from rocketwire.embedded.store.batch_append import BatchPlace, plan_batch
 from rocketwire.embedded.store.batch_columns import plan_columns
 from rocketwire.embedded.store.layout import HEAD_V4_SIZE, UNIT
 from rocketwire.wire.java_hash import java_string_hash
-from rocketwire.wire.stored_message import iter_records
 
 HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 SUFFIX = b"CLUSTER\x01c\x02"

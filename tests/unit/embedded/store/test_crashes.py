@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.wire_tools import iter_records
 
 from rocketwire.embedded.store import Draft, MessageStore, StoreError, StoreSizes
 from rocketwire.embedded.store.disk import Disk
 from rocketwire.embedded.store.fetch import FetchStatus
-from rocketwire.wire.stored_message import iter_records
 
 HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 TINY = StoreSizes(log_file=4096, queue_units=8, index_slots=16, index_entries=32)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.wire_tools import iter_records
 
 from rocketwire.embedded.store import (
     Draft,
@@ -21,7 +22,7 @@ from rocketwire.embedded.store import (
 from rocketwire.embedded.store.disk import Disk
 from rocketwire.embedded.store.fetch import FetchLimits, FetchStatus, Wanted
 from rocketwire.wire.java_hash import java_string_hash
-from rocketwire.wire.stored_message import Record, iter_records
+from rocketwire.wire.stored_message import Record
 
 HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 SMALL = StoreSizes(log_file=8192, queue_units=16, index_slots=32, index_entries=64)
