@@ -1,9 +1,9 @@
 """Turn the body of a batch send into records.
 
 A batch is read in two steps, because records hold their own place in the log: ``plan_batch``
-tells how large they will be, and the plan's ``encode`` makes them once their place is known. This
-module has the plain loop, which does any batch; where numpy is installed, ``batch_columns`` does most
-of them field by field, in half the time.
+tells how large they will be, and ``encode`` of the plan makes them once their place is known. This
+module has the plain loop, which does any batch; where numpy is installed, ``batch_columns`` does
+large ones field by field.
 """
 
 from __future__ import annotations

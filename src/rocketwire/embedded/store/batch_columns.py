@@ -1,4 +1,4 @@
-"""Batches field by field, for those who have numpy.
+"""Large batches field by field, for those who have numpy.
 
 Where items begin is found one by one, because each says where the next one is. Everything that has
 a fixed place in a record is then worked out for all of them at once, and records are joined from
@@ -19,18 +19,20 @@ from rocketwire.embedded.store.layout import (
     HEAD_V4_SIZE,
     MAGIC_V1,
     PROPERTIES_LIMIT,
+    head_fields,
     host_flags,
     tags_code,
 )
 
+#: Below so many bytes and messages, setting numpy up costs more than it saves.
+WORTH_IT: Final = 4096
+_MANY: Final = 64
 _SIZE: Final = struct.Struct(">i")
 _TAGS: Final = b"TAGS\x01"
-#: Below this many bytes, setting numpy up costs more than it saves.
-_WORTH_IT: Final = 4096
 
 
 @cache
-def _numpy() -> Any:
+def load_numpy() -> Any:
     """Numpy if it is installed; loaded by the first large batch, not by every broker."""
     try:
         import numpy
@@ -42,14 +44,7 @@ def _numpy() -> Any:
 @cache
 def _head_type() -> Any:
     """The fixed part of a record with IPv4 hosts."""
-    return _numpy().dtype(
-        [
-            ("size", ">i4"), ("magic", ">u4"), ("crc", ">u4"), ("queue", ">i4"), ("flag", "V4"),
-            ("queue_offset", ">i8"), ("physical", ">i8"), ("system_flag", ">i4"), ("born", ">i8"),
-            ("born_host", "V8"), ("stored", ">i8"), ("store_host", "V8"), ("reconsumed", ">i4"),
-            ("prepared", ">i8"), ("body_size", ">i4"),
-        ]
-    )  # fmt: skip
+    return load_numpy().dtype(head_fields())
 
 
 @dataclass(slots=True)
@@ -72,7 +67,7 @@ class ColumnsPlan:
 
     def encode(self, place: BatchPlace) -> BatchRecords:
         """The records."""
-        numpy = _numpy()
+        numpy = load_numpy()
         body, count = self.body, len(self.starts)
         offsets = place.physical_offset + numpy.cumsum(self.sizes) - self.sizes
         first, middle = self.starts + 20, self.starts + 20 + self.body_sizes
@@ -87,17 +82,28 @@ class ColumnsPlan:
         pieces[3::5] = properties
         pieces[4::5] = self._tails()
         codes = self._codes(middle + 2, last, properties)
-        units = _pack_units(offsets, self.sizes, codes)
-        return BatchRecords(b"".join(pieces), units, offsets.astype(">i8").tobytes())
+        units = numpy.empty(count, numpy.dtype([("at", ">i8"), ("size", ">i4"), ("code", ">i8")]))
+        units["at"], units["size"], units["code"] = offsets, self.sizes, codes
+        packed = offsets.astype(">i8").tobytes()
+        return BatchRecords(b"".join(pieces), units.tobytes(), packed)
 
     def _heads(self, place: BatchPlace, offsets: Any, contents: list[bytes]) -> Any:
         """The fixed part of each record, as a matrix of bytes."""
-        numpy = _numpy()
-        heads = _shared_heads(place, len(self.starts))
+        numpy = load_numpy()
+        count = len(self.starts)
+        heads = numpy.zeros(count, _head_type())
         heads["size"], heads["body_size"] = self.sizes, self.body_sizes
-        heads["flag"] = self.heads["flag"]
-        heads["physical"] = offsets
+        heads["magic"] = MAGIC_V1
         heads["crc"] = numpy.array(list(map(zlib.crc32, contents)), numpy.uint32) & 0x7FFFFFFF
+        heads["queue"] = place.queue_id
+        heads["flag"] = self.heads["flag"]
+        heads["queue_offset"] = place.queue_offset + numpy.arange(count)
+        heads["physical"] = offsets
+        heads["system_flag"] = host_flags(place.system_flag, place.born_host, place.store_host)
+        heads["born"], heads["stored"] = place.born_ms, place.store_ms
+        heads["born_host"] = numpy.void(place.born_host)
+        heads["store_host"] = numpy.void(place.store_host)
+        heads["reconsumed"] = place.reconsume_times
         return heads.view(numpy.uint8).reshape(-1, HEAD_V4_SIZE)
 
     def _tails(self) -> list[bytes]:
@@ -126,7 +132,7 @@ class ColumnsPlan:
 
     def _have(self, text: bytes, places: Any, first: Any, last: Any) -> bool:
         """Whether the properties of every message have this text at its place."""
-        numpy = _numpy()
+        numpy = load_numpy()
         if ((places < first) | (places + len(text) > last)).any():
             return False
         found = _gather(numpy.frombuffer(self.body, numpy.uint8), places, len(text))
@@ -134,7 +140,7 @@ class ColumnsPlan:
 
     def _middles(self) -> Any:
         """What lies between body and properties of each record: the topic, and a length."""
-        numpy = _numpy()
+        numpy = load_numpy()
         topic = bytes((len(self.topic),)) + self.topic
         middles = numpy.empty((len(self.starts), len(topic) + 2), numpy.uint8)
         middles[:, :-2] = numpy.frombuffer(topic, numpy.uint8)
@@ -142,46 +148,20 @@ class ColumnsPlan:
         return middles
 
 
-def _shared_heads(place: BatchPlace, count: int) -> Any:
-    """Heads with everything filled in that does not depend on the message."""
-    numpy = _numpy()
-    heads = numpy.zeros(count, _head_type())
-    heads["magic"] = MAGIC_V1
-    heads["queue"] = place.queue_id
-    heads["system_flag"] = host_flags(place.system_flag, place.born_host, place.store_host)
-    heads["queue_offset"] = place.queue_offset + numpy.arange(count)
-    heads["born"], heads["stored"] = place.born_ms, place.store_ms
-    heads["born_host"] = numpy.void(place.born_host)
-    heads["store_host"] = numpy.void(place.store_host)
-    heads["reconsumed"] = place.reconsume_times
-    return heads
-
-
-def _pack_units(offsets: Any, sizes: Any, codes: Any) -> bytes:
-    """The units of a queue for records at these places."""
-    numpy = _numpy()
-    units = numpy.empty(
-        len(offsets), numpy.dtype([("at", ">i8"), ("size", ">i4"), ("code", ">i8")])
-    )
-    units["at"], units["size"], units["code"] = offsets, sizes, codes
-    packed: bytes = units.tobytes()
-    return packed
-
-
 def plan_columns(
     body: bytes, topic: bytes, suffix: bytes, born_host: bytes, store_host: bytes
 ) -> ColumnsPlan | None:
     """Read a batch of messages of any sizes; None for what the plain loop must look at."""
-    if len(body) < _WORTH_IT or not len(born_host) == len(store_host) == 8:
+    if len(body) < WORTH_IT or not len(born_host) == len(store_host) == 8:
         return None
-    numpy = _numpy()
+    numpy = load_numpy()
     places = None if numpy is None else _starts(body)
-    if not places:
+    if not places or len(places) < _MANY:
         return None
     data = numpy.frombuffer(body, numpy.uint8)
     starts = numpy.array(places, numpy.int64)
     heads = _gather(data, starts, 20).view(
-        numpy.dtype([("size", ">i4"), ("skipped", "V8"), ("flag", "V4"), ("body", ">i4")])
+        numpy.dtype([("size", ">i4"), ("skipped", "V8"), ("flag", ">i4"), ("body", ">i4")])
     )[:, 0]
     item_sizes, body_sizes = heads["size"].astype(numpy.int64), heads["body"].astype(numpy.int64)
     if ((body_sizes < 0) | (body_sizes > item_sizes - 22)).any():
@@ -231,5 +211,5 @@ def _rows(matrix: Any) -> list[bytes]:
 
 def _gather(data: Any, places: Any, width: int) -> Any:
     """So many bytes at each place, as rows."""
-    numpy = _numpy()
+    numpy = load_numpy()
     return data[places[:, None] + numpy.arange(width)]

@@ -21,12 +21,38 @@ MAGIC_BLANK: Final = 0xCBD43194
 
 #: A file is closed by a blank record; there is always room for its size and magic.
 BLANK_HEAD: Final = struct.Struct(">iI")
-#: Everything before the body, by the number of bytes of the two addresses (ip and port).
-HEADS: Final = {
-    (born, store): struct.Struct(f">iIiiiqqiq{born}sq{store}siqi")
-    for born in (8, 20)
-    for store in (8, 20)
-}
+_HOST: Final = "host"
+#: Everything before the body: each field, and how ``struct`` writes it.
+_FIELDS: Final = (
+    ("size", "i"),
+    ("magic", "I"),
+    ("crc", "i"),
+    ("queue", "i"),
+    ("flag", "i"),
+    ("queue_offset", "q"),
+    ("physical", "q"),
+    ("system_flag", "i"),
+    ("born", "q"),
+    ("born_host", _HOST),
+    ("stored", "q"),
+    ("store_host", _HOST),
+    ("reconsumed", "i"),
+    ("prepared", "q"),
+    ("body_size", "i"),
+)
+
+
+def _head(born: int, store: int, fields: int = len(_FIELDS)) -> struct.Struct:
+    """The first fields of a record, with so many bytes for the two addresses (ip and port)."""
+    hosts = {"born_host": f"{born}s", "store_host": f"{store}s"}
+    return struct.Struct(">" + "".join(hosts.get(name, code) for name, code in _FIELDS[:fields]))
+
+
+#: By the number of bytes of the two addresses.
+HEADS: Final = {(born, store): _head(born, store) for born in (8, 20) for store in (8, 20)}
+#: Up to the place in the log, and up to the flags that tell how long the rest is.
+PLACE_HEAD: Final = _head(8, 8, 7)
+_FLAGS_HEAD: Final = _head(8, 8, 8)
 HEAD_V4: Final = HEADS[8, 8]
 HEAD_V4_SIZE: Final = HEAD_V4.size
 PROPERTIES_LIMIT: Final = 32767
@@ -37,6 +63,12 @@ UNIT_SIZE: Final = UNIT.size
 BLANK_UNIT: Final = UNIT.pack(0, 0x7FFFFFFF, 0)
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+
+
+def head_fields() -> list[tuple[str, str]]:
+    """The fields of a head with IPv4 addresses as numpy wants them told."""
+    kinds = {"i": ">i4", "I": ">u4", "q": ">i8", _HOST: "V8"}
+    return [(name, kinds[code]) for name, code in _FIELDS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,9 +254,6 @@ def properties_of(record: memoryview) -> bytes:
     return bytes(record[start + int.from_bytes(record[at:start], "big") + 2 :])
 
 
-_FIRST: Final = struct.Struct(">iIiiiqqi")
-
-
 def check_record(data: memoryview, position: int, physical_offset: int) -> RecordHead | None:
     """Read the record at a position, or say that there is none that is whole.
 
@@ -233,7 +262,7 @@ def check_record(data: memoryview, position: int, physical_offset: int) -> Recor
     """
     if len(data) - position < HEAD_V4_SIZE + 3:
         return None
-    size, magic, crc, queue_id, _, queue_offset, physical, flags = _FIRST.unpack_from(
+    size, magic, crc, queue_id, _, queue_offset, physical, flags = _FLAGS_HEAD.unpack_from(
         data, position
     )
     if magic not in (MAGIC_V1, MAGIC_V2) or physical != physical_offset:

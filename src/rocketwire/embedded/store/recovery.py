@@ -8,7 +8,6 @@ end there is nothing to read.
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable
 from typing import Final
 
@@ -16,6 +15,7 @@ from rocketwire.embedded.store.commitlog import CommitLog, LogFile
 from rocketwire.embedded.store.layout import (
     BLANK_HEAD,
     MAGIC_BLANK,
+    PLACE_HEAD,
     SCHEDULE_TOPIC,
     UNIT,
     RecordHead,
@@ -27,7 +27,6 @@ from rocketwire.embedded.store.tail_note import TailNote, looks_torn
 from rocketwire.wire.codes import SystemFlag
 
 _log: Final = logging.getLogger("rocketwire.embedded")
-_HEAD: Final = struct.Struct(">iIiiiqq")
 _MAX_INT: Final = 0x7FFFFFFF
 
 
@@ -86,7 +85,7 @@ def _soundness(log: CommitLog, queue_id: int, sure_to: int) -> Callable[[int, in
         head = log.view(position, 36)
         if head is None:
             return False
-        found_size, _, _, found_queue, _, found_offset, found_position = _HEAD.unpack(head)
+        found_size, _, _, found_queue, _, found_offset, found_position = PLACE_HEAD.unpack(head)
         return bool(
             (found_size, found_queue, found_offset, found_position)
             == (size, queue_id, offset, position)

@@ -183,9 +183,9 @@ class MessageStore:
             self._note.look_at(at + head.size, head.properties)
 
     def _plan(self, draft: Draft, topic: bytes, suffix: bytes) -> BatchPlan:
-        columns = plan_columns(draft.body, topic, suffix, draft.born_host, self.host)
-        if columns is not None:
-            return columns
+        found = plan_columns(draft.body, topic, suffix, draft.born_host, self.host)
+        if found is not None:
+            return found
         head = HEADS[len(draft.born_host), len(self.host)].size
         return plan_batch(draft.body, topic, suffix, head)
 

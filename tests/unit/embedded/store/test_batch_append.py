@@ -39,14 +39,14 @@ def item(body: bytes, properties: bytes, flag: int = 0) -> bytes:
 
 
 @given(
-    st.integers(40, 200),
+    st.integers(64, 200),
     st.integers(0, 40),
     st.lists(st.sampled_from(["red", "green", "b\x01d"]), min_size=1, max_size=3),
     st.booleans(),
     st.sampled_from([b"", SUFFIX]),
     st.randoms(use_true_random=False),
 )
-def test_the_columns_write_messages_of_one_size_as_the_loop_does(
+def test_the_columns_write_equal_messages_as_the_loop_does(
     count, size, tags, separator, suffix, chance
 ) -> None:
     items = []
@@ -65,7 +65,7 @@ def test_the_columns_write_messages_of_one_size_as_the_loop_does(
 
 
 @given(
-    st.integers(30, 120),
+    st.integers(64, 160),
     st.lists(st.sampled_from(["red", "green", "b\x01d"]), min_size=1, max_size=3),
     st.sampled_from(["{tag}{open}", "A\x011\x02{tag}{open}", "{tag}\x02Z\x011{open}", "{open}"]),
     st.sampled_from(["never", "always", "sometimes"]),
@@ -94,7 +94,7 @@ def test_the_columns_write_what_the_loop_writes(
 
 
 @given(
-    st.lists(st.integers(0, 400), min_size=15, max_size=40),
+    st.lists(st.integers(0, 400), min_size=64, max_size=90),
     st.integers(0, 5000),
     st.binary(min_size=1, max_size=4),
 )
@@ -115,8 +115,10 @@ def test_the_columns_accept_what_the_loop_accepts(sizes, at, garbage) -> None:
         item(b"x" * 20, b"") * 3,
         b"\xff" * 5000,
         b"\0" * 5000,
-        item(b"x" * 300, b"") * 20 + b"\0\0\0\x17",
-        item(b"x" * 301, b"") * 20 + item(b"", b"p" * 32_760),
+        item(b"x" * 300, b"") * 20,
+        item(b"x" * 300, b"") * 80 + b"\0\0\0\x17",
+        item(b"x" * 300, b"") * 80 + b"\0" * 322,
+        item(b"x" * 301, b"") * 80 + item(b"", b"p" * 32_760),
     ],
 )
 def test_the_columns_leave_what_is_odd_to_the_loop(body: bytes) -> None:
@@ -126,11 +128,11 @@ def test_the_columns_leave_what_is_odd_to_the_loop(body: bytes) -> None:
 def test_one_mention_too_many_of_a_tag_is_seen() -> None:
     """As many mentions as messages, but two in one and none in another."""
     twice, none = b"TAGS\x01a\x02TAGS\x01b\x02", b"KEYS\x01k\x02"
-    body = b"".join(item(b"x" * (200 + n), twice if n % 2 else none) for n in range(40))
+    body = b"".join(item(b"x" * (200 + n), twice if n % 2 else none) for n in range(80))
     columns = plan_columns(body, b"topic", b"", HOST, HOST)
     assert columns is not None
     units = UNIT.iter_unpack(columns.encode(PLACE).units)
-    assert [code for _, _, code in units] == [0, java_string_hash("b")] * 20
+    assert [code for _, _, code in units] == [0, java_string_hash("b")] * 40
 
 
 def test_every_field_is_where_a_reader_looks_for_it() -> None:
@@ -154,7 +156,7 @@ def test_every_field_is_where_a_reader_looks_for_it() -> None:
 
 def test_ipv6_batches_go_through_the_loop() -> None:
     six = bytes(16) + (1).to_bytes(4, "big")
-    body = item(b"x" * 300, b"") * 20
+    body = item(b"x" * 300, b"") * 80
     assert plan_columns(body, b"t", SUFFIX, six, HOST) is None
     place = BatchPlace(0, 0, 0, 0x10, 1, six, 2, HOST)
     records = plan_batch(body, b"t", SUFFIX, HEAD_V4_SIZE + 12).encode(place)
