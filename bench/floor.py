@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from bench.samples import Sample, Stopwatch
 from bench.shapes import Maker
 from rocketwire.wire.batch import encode_batch
-from rocketwire.wire.send_request import SendTemplate, born_digits, send_fields
+from rocketwire.wire.send_request import SendTemplate, born_field, send_fields
 
 _READ = 64 * 1024
 _length = struct.Struct(">I")
@@ -48,7 +48,7 @@ def frame(broker: str, make: Maker, *, batch: int = 0) -> bytes:
     if batch:
         body, carried = encode_batch([(body, carried, 0)] * batch), b""
     born_ms = int(time.time() * 1000)
-    return SendTemplate(fields).head(1, 0, 0, 0, born_digits(born_ms), carried, len(body)) + body
+    return SendTemplate(fields).head(1, 0, 0, 0, born_field(born_ms), carried, len(body)) + body
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from rocketwire.system.latch import forked_meanwhile
 from rocketwire.system.socket_tuning import tune
 from rocketwire.system.unreachable import explain
 from rocketwire.wire.command import Reply, Request
+from rocketwire.wire.reply_layout import says_stored
 from rocketwire.wire.session import Session
 
 if TYPE_CHECKING:
@@ -117,21 +118,20 @@ class Connection:
             self.session.late += 1
 
     def exchange(self, attempt: SendAttempt) -> bytes | Reply:
-        """Write an attempt and read its answer: the frame of one that says "stored", as it is.
+        """As ``call`` for an attempt; the frame of an answer that says "stored", as it is.
 
         ``used_at`` is when it was read.
-
-        Raises:
-            TransportError: ``written`` tells whether any byte left. Close the connection then.
-            RemoteProtocolError: the peer does not speak the protocol. Close it, too.
         """
         session, deadline = self.session, attempt.deadline
-        opaque, head = session.issue(attempt)
-        self._write(head, attempt.body, deadline, attempt)
-        ending = session.expect(opaque)
-        data = self._receive(deadline)
+        if len(attempt.body) < JOIN_BELOW:
+            opaque, frame = session.issue_send(attempt)
+            self._write_all(frame, deadline, len(frame), attempt)
+        else:
+            opaque = self.write(attempt, deadline, attempt)
+        expected = session.expect(opaque)
+        data = self._take(self._socket.recv, _READ, deadline)
         self.used_at = self._clock()
-        if ending and session.is_expected(data, ending):
+        if expected is not None and says_stored(data, expected):
             return data[4:]
         while True:
             session.feed(data)
@@ -244,17 +244,22 @@ class Connection:
 
     def _receive(self, deadline: float) -> bytes:
         """What is there to be read, as soon as there is anything."""
-        size = _READ_ON if self.session.buffer.held else _READ
-        return self._take(self._socket.recv, size, deadline)
+        return self._take(
+            self._socket.recv, _READ_ON if self.session.buffer.held else _READ, deadline
+        )
 
     def _take(self, take: Callable[[A], B], what: A, deadline: float) -> B:
         """Call a reading method of the socket as soon as there is anything."""
         while True:
             left = self._time_left(deadline)
             try:
+                # Not in a method of its own: from here on a caller's answer may be there.
                 if not self._is_plain:
                     self._socket.settimeout(left)
-                elif not self._is_readable(left):
+                elif self._poll is not None:
+                    if not self._poll.poll(min(left, _LONGEST_WAIT) * 1000):
+                        continue
+                elif not wait_for([self], POLLIN, left):
                     continue
                 found = take(what)
             except InterruptedError:  # only a signal handler of the application raises it
@@ -272,11 +277,6 @@ class Connection:
             if not found:
                 raise ConnectionLostError(f"{self.address} closed the connection", written=True)
             return found
-
-    def _is_readable(self, seconds: float) -> bool:
-        if self._poll is not None:
-            return bool(self._poll.poll(min(seconds, _LONGEST_WAIT) * 1000))
-        return bool(wait_for([self], POLLIN, seconds))
 
     def _time_left(self, deadline: float) -> float:
         left = deadline - self._clock()

@@ -104,20 +104,9 @@ class Layout:
         except ValueError:
             return 0
 
-    def ending(self, opaque: int) -> bytes:
-        """How the answer to that request ends, if it has this layout."""
-        return b":%d%b" % (opaque, self.tail)
-
-    def says_stored(self, data: bytes, ending: bytes) -> bool:
-        """Whether this is one frame, with its length field, of this layout and with that ending.
-
-        What ``stored_number`` finds out of any frame, for one that is expected: half the time.
-        """
-        return (
-            data.endswith(ending)
-            and data.startswith(self.head, 8)
-            and _mark(data) == (len(data) - 4, len(data) - 8)
-        )
+    def stored_answer(self, opaque: int) -> tuple[bytes, bytes]:
+        """How the answer to that request that says "stored" begins and ends, if it has this layout."""
+        return self.head, b":%d%b" % (opaque, self.tail)
 
     def groups_of(self, names: tuple[str, ...]) -> tuple[int, ...]:
         """The groups of some fields in a match, in the order of the names; empty if one is not there.
@@ -138,6 +127,19 @@ class Layout:
         if place >= 0:
             texts[place] = separated(match[place + 1]).decode()
         return dict(zip(self.fields, texts, strict=False))  # the last group is the opaque number
+
+
+def says_stored(data: bytes, expected: tuple[bytes, bytes]) -> bool:
+    """Whether this is one frame, with its length field, that begins and ends as is expected.
+
+    What ``Layout.stored_number`` finds out of any frame, for one that is expected: half the time.
+    """
+    head, ending = expected
+    return (
+        data.endswith(ending)
+        and data.startswith(head, 8)
+        and _mark(data) == (len(data) - 4, len(data) - 8)
+    )
 
 
 def separated(properties: bytes) -> bytes:

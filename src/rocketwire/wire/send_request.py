@@ -17,10 +17,12 @@ from rocketwire.wire.codes import CLIENT_VERSION, Language, RequestCode
 from rocketwire.wire.command import Request
 from rocketwire.wire.framing import MAX_FRAME
 
-#: Of a frame up to the first field: lengths, code, language, version, opaque, flag, no remark,
+#: Of a frame up to the first field: lengths; code, language and version; opaque, flag, no remark,
 #: and the size of the fields. Then the time of birth, and the properties' name and size, if any.
-_pack_start = struct.Struct(">IIhBhiiii7s13s3si").pack
-_pack_bare_start = struct.Struct(">IIhBhiiii7s13s").pack
+_pack_start = struct.Struct(">II5sii4xi23si").pack
+_pack_bare_start = struct.Struct(">II5sii4xi20s").pack
+#: What both have in common for all requests of a template.
+_pack_kind = struct.Struct(">hBh").pack
 #: The name of the properties field, with its length.
 _PROPERTIES_FIELD: Final = b"\x00\x01i"
 _FIXED: Final = 21
@@ -28,7 +30,6 @@ _BINARY: Final = 1 << 24
 #: What stands before the fields, the frame's length not counted, and the mark of a header without any.
 _START: Final = 4 + _FIXED
 _MARK: Final = _BINARY + _FIXED
-_PYTHON: Final = int(Language.PYTHON)
 #: A time of birth has 13 digits until the year 2286, so that its field has a fixed size.
 _BORN_FIELD: Final = b"\x00\x01g\x00\x00\x00\x0d"
 _BORN_SIZE: Final = len(_BORN_FIELD) + 13
@@ -37,9 +38,17 @@ _PROPERTIES_HEAD: Final = len(_PROPERTIES_FIELD) + 4
 _SURELY_FITS: Final = MAX_FRAME // 2
 
 
-def born_digits(born_ms: int) -> bytes:
-    """A time of birth in ms, as it stands in a header."""
-    return b"%013d" % born_ms
+def born_field(born_ms: int) -> bytes:
+    """A time of birth in ms, as it stands in a header, and the name of the field behind it.
+
+    All of that in one, because it is the same for all messages of a millisecond.
+    """
+    return b"%b%013d%b" % (_BORN_FIELD, born_ms, _PROPERTIES_FIELD)
+
+
+def born_ms(field: bytes) -> int:
+    """The time that ``born_field`` has written."""
+    return int(field[len(_BORN_FIELD) : _BORN_SIZE])
 
 
 def send_fields(
@@ -76,21 +85,17 @@ class SendTemplate:
     the 8 µs that encoding a header field by field costs.
     """
 
-    __slots__ = ("_by_flags", "_fields", "_unusual", "_usual", "code", "usual")
+    __slots__ = ("_by_flags", "_fields", "_kind", "usual")
 
     def __init__(self, fields: dict[str, str]) -> None:
         self._fields = fields
-        self.code: Final = (
-            RequestCode.SEND_BATCH_MESSAGE if "m" in fields else RequestCode.SEND_MESSAGE_V2
-        )
+        code = RequestCode.SEND_BATCH_MESSAGE if "m" in fields else RequestCode.SEND_MESSAGE_V2
+        self._kind = _pack_kind(code, Language.PYTHON, CLIENT_VERSION)
         # Flags are chosen by the application, so this is kept small.
-        self._by_flags: dict[tuple[int, int], bytes] = {}
-        #: The fields behind the properties, for messages without flags.
-        self._usual = self._rest(0, 0)
-        #: For most messages: the request code, the fields behind the properties, and the size of
-        #: all fields without the properties' text.
-        self.usual: Final = self._start_of(self._usual)
-        self._unusual: dict[tuple[int, int], tuple[int, bytes, int]] = {}
+        self._by_flags: dict[tuple[int, int], tuple[bytes, bytes, int]] = {}
+        #: For most messages: code, language and version of the request, the fields behind the
+        #: properties, and the size of all fields without the properties' text.
+        self.usual: Final = self.for_flags(0, 0)
 
     def head(
         self,
@@ -104,53 +109,38 @@ class SendTemplate:
     ) -> bytes:
         """Length, header kind and header of the request for one message or one batch.
 
-        ``born`` is the time of birth as ``born_digits`` writes it.
+        ``born`` is the time of birth as ``born_field`` writes it.
 
         Raises:
             LocalProtocolError: the request fits into no frame.
         """
-        if system_flag or flag:
-            rest = self._by_flags.get((system_flag, flag)) or self._rest(system_flag, flag)
-        else:
-            rest = self._usual
+        flags = system_flag or flag
+        kind, rest, ext = self.for_flags(system_flag, flag) if flags else self.usual
         size = len(properties)
         # An absent field and an empty one are the same to brokers.
-        ext = _BORN_SIZE + len(rest) + (size + _PROPERTIES_HEAD if size else 0)
-        total = 4 + _FIXED + ext + body_size
+        ext += size or -_PROPERTIES_HEAD
+        total = _START + ext + body_size
         if total > MAX_FRAME - 4:
             raise LocalProtocolError(
                 f"request of {total + 4} bytes: at most {MAX_FRAME} fit into a frame"
             )
         if not size:
-            return _pack_bare_start(
-                total, _BINARY | (_FIXED + ext), self.code, _PYTHON, CLIENT_VERSION, opaque,
-                request_flag, 0, ext, _BORN_FIELD, born,
-            ) + rest  # fmt: skip
-        start = _pack_start(
-            total, _BINARY | (_FIXED + ext), self.code, _PYTHON, CLIENT_VERSION, opaque,
-            request_flag, 0, ext, _BORN_FIELD, born, _PROPERTIES_FIELD, size,
-        )  # fmt: skip
+            return (
+                _pack_bare_start(total, _MARK + ext, kind, opaque, request_flag, ext, born) + rest
+            )
+        start = _pack_start(total, _MARK + ext, kind, opaque, request_flag, ext, born, size)
         return b"".join((start, properties, rest))
 
-    def for_flags(self, system_flag: int, flag: int) -> tuple[int, bytes, int]:
+    def for_flags(self, system_flag: int, flag: int) -> tuple[bytes, bytes, int]:
         """As ``usual``, for a message with flags."""
-        found = self._unusual.get((system_flag, flag))
+        found = self._by_flags.get((system_flag, flag))
         if found is None:
-            if len(self._unusual) > 64:
-                self._unusual.clear()
-            found = self._start_of(self._rest(system_flag, flag))
-            self._unusual[system_flag, flag] = found
+            if len(self._by_flags) > 64:
+                self._by_flags.clear()
+            rest = encode_ext(self._fields | {"f": str(system_flag), "h": str(flag)})
+            found = self._kind, rest, _BORN_SIZE + _PROPERTIES_HEAD + len(rest)
+            self._by_flags[system_flag, flag] = found
         return found
-
-    def _start_of(self, rest: bytes) -> tuple[int, bytes, int]:
-        return int(self.code), rest, _BORN_SIZE + _PROPERTIES_HEAD + len(rest)
-
-    def _rest(self, system_flag: int, flag: int) -> bytes:
-        if len(self._by_flags) > 64:
-            self._by_flags.clear()
-        fields = self._fields | {"f": str(system_flag), "h": str(flag)}
-        rest = self._by_flags[system_flag, flag] = encode_ext(fields)
-        return rest
 
 
 class Templated(Protocol):
@@ -172,6 +162,26 @@ class TemplatedSend(Request, Protocol):
     @property
     def target(self) -> Templated | None:
         """Where it goes, once that is decided."""
+
+
+def encode_send(send: TemplatedSend, opaque: int) -> bytes:
+    """A send request with its head, for a body that is better copied than written by itself.
+
+    In one piece and by one call, because a caller waits.
+
+    Raises:
+        LocalProtocolError: the request can't be made.
+    """
+    target, properties, body = send.target, send.properties, send.body
+    template, size = None if target is None else target.template, len(properties)
+    if template is None or not size or len(body) > _SURELY_FITS:
+        return send.head(opaque) + body
+    flags = send.system_flag or send.flag
+    kind, rest, ext = template.for_flags(send.system_flag, send.flag) if flags else template.usual
+    ext += size
+    total = _START + ext + len(body)
+    start = _pack_start(total, _MARK + ext, kind, opaque, 0, ext, send.born, size)
+    return b"".join((start, properties, rest, body))
 
 
 def encode_sends(
@@ -203,20 +213,15 @@ def encode_sends(
                 add((head, body))
                 add_size(len(head) + len(body))
         else:
-            # What ``head`` does for most messages, without its call.
+            # What ``encode_send`` does for most messages, without its call.
             flags = send.system_flag or send.flag
-            code, rest, ext = (
+            kind, rest, ext = (
                 template.for_flags(send.system_flag, send.flag) if flags else template.usual
             )
             ext += size
             total = _START + ext + len(body)
-            add((
-                _pack_start(
-                    total, _MARK + ext, code, _PYTHON, CLIENT_VERSION, opaque,
-                    0, 0, ext, _BORN_FIELD, send.born, _PROPERTIES_FIELD, size,
-                ),
-                properties, rest, body,
-            ))  # fmt: skip
+            start = _pack_start(total, _MARK + ext, kind, opaque, 0, ext, send.born, size)
+            add((start, properties, rest, body))
             add_size(total + 4)
         opaque += 1
     return pieces, sizes, errors

@@ -15,7 +15,7 @@ from rocketwire.errors import LocalProtocolError
 from rocketwire.wire.command import ONEWAY, RESPONSE, Command, Reply, Request
 from rocketwire.wire.framing import MAX_FRAME, FrameBuffer
 from rocketwire.wire.reply_layout import Layout, stored_in_binary, stored_numbers
-from rocketwire.wire.send_request import TemplatedSend, encode_sends
+from rocketwire.wire.send_request import TemplatedSend, encode_send, encode_sends
 
 LAST_OPAQUE = 0x7FFFFFFF
 
@@ -72,24 +72,27 @@ class Session:
         opaque = self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
         return opaque, request.head(opaque)
 
+    def issue_send(self, send: TemplatedSend) -> tuple[int, bytes]:
+        """As ``issue`` for a send whose body is copied behind its head: its number, and all of it."""
+        opaque = self.opaque = self.opaque + 1 if self.opaque < LAST_OPAQUE else 1
+        return opaque, encode_send(send, opaque)
+
     def issue_oneway(self, request: Request) -> bytes:
         """The head of a request that gets no answer."""
         return request.head(self.number(), ONEWAY)
 
     # -- answers ----------------------------------------------------------------------------
 
-    def expect(self, opaque: int) -> bytes:
-        """How the answer to a request ends that says "stored"; empty if that is not known yet.
+    def expect(self, opaque: int) -> tuple[bytes, bytes] | None:
+        """How the answer to a request looks that says "stored" (``says_stored``), if that is known.
 
-        To be asked for while the peer works: when the answer is here, every µs counts.
+        None, too, while the rest of another frame is to be read first. To be asked for while the peer
+        works: when the answer is here, every µs counts.
         """
         usual = self._usual
-        return b"" if usual is None else usual.ending(opaque)
-
-    def is_expected(self, data: bytes, ending: bytes) -> bool:
-        """Whether what was read is that very answer, and nothing else; ``ending`` is not empty."""
-        usual = self._usual
-        return usual is not None and not self.buffer.held and usual.says_stored(data, ending)
+        if usual is None or self.buffer.held:
+            return None
+        return usual.stored_answer(opaque)
 
     def feed(self, data: bytes) -> None:
         """Take what was read.

@@ -70,7 +70,7 @@ def test_an_interrupted_send_leaves_nothing_in_flight(cluster, producer, monkeyp
 
     connections = [c for idle in producer._pool._idle.values() for c in idle]
     for connection in connections:
-        monkeypatch.setattr(type(connection), "_receive", interrupt)
+        monkeypatch.setattr(type(connection), "_take", interrupt)
     with pytest.raises(KeyboardInterrupt):
         send(producer, b"x")
     assert [h.in_flight for h in producer.health()] == [0, 0]

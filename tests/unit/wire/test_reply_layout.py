@@ -9,7 +9,7 @@ import pytest
 from rocketwire import RemoteProtocolError
 from rocketwire.wire import reply_layout
 from rocketwire.wire.command import BINARY, Command, Reply, encode_command
-from rocketwire.wire.reply_layout import Layout, stored_in_binary, stored_numbers
+from rocketwire.wire.reply_layout import Layout, says_stored, stored_in_binary, stored_numbers
 
 _EXT = {
     "queueId": "3",
@@ -226,7 +226,7 @@ def test_a_body_behind_the_header_is_not_taken_for_it() -> None:
 def _is_expected(frame: bytes, opaque: int) -> bool:
     """Whether one who waits for that number takes it for his answer, read in one go."""
     layout = _layout()
-    return layout.says_stored(struct.pack(">I", len(frame)) + frame, layout.ending(opaque))
+    return says_stored(struct.pack(">I", len(frame)) + frame, layout.stored_answer(opaque))
 
 
 def test_an_answer_that_is_expected_is_told_by_its_number() -> None:
@@ -236,9 +236,9 @@ def test_an_answer_that_is_expected_is_told_by_its_number() -> None:
     layout, frame = _layout(), _bare(41)
     for length in (len(frame) - 1, len(frame) + 1):  # more or less than one frame
         data = struct.pack(">I", length) + frame
-        assert not layout.says_stored(data, layout.ending(41))
+        assert not says_stored(data, layout.stored_answer(41))
     as_binary = struct.pack(">I", len(frame)) + b"\x01" + frame[1:]
-    assert not layout.says_stored(as_binary, layout.ending(41))
+    assert not says_stored(as_binary, layout.stored_answer(41))
 
 
 def test_many_answers_are_told_as_one_by_one() -> None:

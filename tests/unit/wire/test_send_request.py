@@ -8,7 +8,14 @@ from rocketwire import LocalProtocolError
 from rocketwire.wire.codes import CLIENT_VERSION, Language, RequestCode
 from rocketwire.wire.command import ONEWAY, Command, decode_command, encode_command
 from rocketwire.wire.framing import MAX_FRAME
-from rocketwire.wire.send_request import SendTemplate, born_digits, encode_sends, send_fields
+from rocketwire.wire.send_request import (
+    SendTemplate,
+    born_field,
+    born_ms,
+    encode_send,
+    encode_sends,
+    send_fields,
+)
 
 _BORN = 1_700_000_000_123
 
@@ -37,7 +44,7 @@ def _head(
     body: bytes = b"x",
 ) -> bytes:
     return template.head(
-        opaque, request_flag, system_flag, flag, born_digits(born_ms), properties, len(body)
+        opaque, request_flag, system_flag, flag, born_field(born_ms), properties, len(body)
     )
 
 
@@ -101,7 +108,7 @@ class _Send:
     ) -> None:
         self.target = SimpleNamespace(template=template)
         self.system_flag, self.flag, self.properties = system_flag, flag, properties
-        self.born, self.body = born_digits(_BORN), b"body"
+        self.born, self.body = born_field(_BORN), b"body"
 
     def head(self, opaque: int, flag: int = 0) -> bytes:
         return self.target.template.head(
@@ -123,3 +130,9 @@ def test_requests_written_together_are_those_that_are_written_alone() -> None:
     assert b"".join(pieces) == b"".join(alone)
     assert sizes == [len(request) for request in alone]
     assert errors == []
+    assert [encode_send(send, 7 + place) for place, send in enumerate(sends)] == alone
+
+
+def test_a_time_of_birth_is_read_as_it_was_written() -> None:
+    assert born_ms(born_field(_BORN)) == _BORN
+    assert born_ms(born_field(5)) == 5

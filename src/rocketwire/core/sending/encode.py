@@ -26,7 +26,7 @@ from rocketwire.wire.send_properties import (
     encode_ordinary,
     namespace_field,
 )
-from rocketwire.wire.send_request import born_digits
+from rocketwire.wire.send_request import born_field
 
 #: Fields of this size fit whatever the id adds to them.
 _SURELY_FITS: Final = MAX_PROPERTIES_BYTES - 64
@@ -172,7 +172,7 @@ class Encoder:
         wall = self._wall()
         born_ms = int(wall * 1000)
         id_start = ID_NAME + self._ids.head_at(born_ms).encode()
-        born = born_digits(born_ms)
+        born = born_field(born_ms)
         self._moment = (born, id_start, now + (born_ms + 1) / 1000 - wall - 1e-6)
         return born, id_start
 
@@ -270,7 +270,7 @@ class Encoder:
         attempt.batch = content.batch
         attempt.body = content.body
         attempt.system_flag = attempt.flag = 0
-        attempt.born = born_digits(int(self._wall() * 1000))
+        attempt.born = born_field(int(self._wall() * 1000))
         attempt.properties = content.properties
 
     def _items(

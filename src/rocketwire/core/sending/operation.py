@@ -33,7 +33,7 @@ from rocketwire.message import MessageQueue, SendResult
 from rocketwire.wire.codes import STORED, RequestCode, ResponseCode, error_for
 from rocketwire.wire.command import Reply
 from rocketwire.wire.headers import decode_send_reply
-from rocketwire.wire.send_request import born_digits
+from rocketwire.wire.send_request import born_field
 
 if TYPE_CHECKING:
     from rocketwire.core.sending.sender import Sender
@@ -218,7 +218,7 @@ def _aim(
         attempt.deadline = deadline  # giving up early would save no time for another one
     else:
         attempt.deadline = sender.chooser.limit(attempt, route, now, deadline, tries_left)
-    attempt.born = born_digits(int(sender.instance.wall() * 1000))
+    attempt.born = born_field(int(sender.instance.wall() * 1000))
     return None
 
 

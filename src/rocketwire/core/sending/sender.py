@@ -41,7 +41,7 @@ from rocketwire.hooks import HookSet, call_hooks
 from rocketwire.message import Message, MessageQueue, SendResult
 from rocketwire.setting_values import MAX_SECONDS, seconds
 from rocketwire.wire.java_hash import hash_index
-from rocketwire.wire.send_request import born_digits
+from rocketwire.wire.send_request import born_field
 
 _new = object.__new__
 #: Topics are few; a producer with more than these plans anew now and then.
@@ -280,7 +280,7 @@ class Sender:
         attempt.properties = properties
         attempt.system_flag = system_flag
         attempt.flag = topic_stand_in.flag if rows is None else 0
-        attempt.born = born_digits(int(self.instance.wall() * 1000))
+        attempt.born = born_field(int(self.instance.wall() * 1000))
         self._begin(attempt, attempt.began)
         return attempt
 

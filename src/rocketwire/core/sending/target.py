@@ -16,7 +16,7 @@ from rocketwire.core.routes import TopicEntry
 from rocketwire.errors import LocalProtocolError, NoWritableQueueError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.codes import RequestCode
-from rocketwire.wire.send_request import SendTemplate, send_fields
+from rocketwire.wire.send_request import SendTemplate, born_ms, send_fields
 
 if TYPE_CHECKING:
     from rocketwire.core.sending.attempt import SendAttempt
@@ -53,7 +53,7 @@ class SendTarget:
         """
         fields = self._fields | {
             "f": str(attempt.system_flag),
-            "g": str(int(attempt.born)),
+            "g": str(born_ms(attempt.born)),
             "h": str(attempt.flag),
             "i": attempt.properties.decode(),
         }
