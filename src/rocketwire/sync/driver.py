@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar, assert_never, cast
+from typing import Any, TypeVar, assert_never
 
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Send, Sleep, Wait
 from rocketwire.core.sending import finish
@@ -52,39 +52,33 @@ class Driver:
         Raises:
             SendFailedError: its ``outcome`` tells whether the message may be stored all the same.
         """
+        pool, target = self._pool, attempt.target
+        found: bytes | Reply | RocketMQError
         try:
-            if attempt.target is None:
+            if target is None:
                 return self.run(attempt.operation())
-            found = self._exchange(attempt)
-            if type(found) is SendResult:
-                return found
+            try:
+                connection = pool.take(target.address, attempt.deadline, attempt.began)
+                try:
+                    found = connection.exchange(attempt)
+                    pool.give_back(connection)
+                except BaseException:
+                    pool.discard(connection)
+                    raise
+                if type(found) is bytes:
+                    if not attempt.sender.tells:
+                        return finish.stored(attempt, found, connection.used_at)
+                    found = Reply(found)  # hooks want it read, which is the operation's business
+                    found.arrived = connection.used_at
+            except RocketMQError as error:
+                found = error
+            except BaseException:  # the thread is interrupted: the send ends where it stands
+                attempt.give_up()
+                raise
             return self._go_on(attempt.operation(), found)
         except BaseException:
             finish.leave_order(attempt)  # an interrupt may come at any moment
             raise
-
-    def _exchange(self, attempt: SendAttempt) -> SendResult | Reply | RocketMQError:
-        """Write an attempt and read its answer: the result if it is stored, or what came instead."""
-        pool = self._pool
-        try:
-            connection = pool.take(attempt.where.address, attempt.deadline, attempt.began)
-            try:
-                answer = connection.exchange(attempt)
-                pool.give_back(connection)
-            except BaseException:
-                pool.discard(connection)
-                raise
-            if type(answer) is bytes:
-                if not attempt.sender.tells:
-                    return finish.stored(attempt, answer, connection.used_at)
-                answer = Reply(answer)  # hooks want it read, which is the operation's business
-                answer.arrived = connection.used_at
-        except RocketMQError as error:
-            return error
-        except BaseException:  # the thread is interrupted: the send ends where it stands
-            attempt.give_up()
-            raise
-        return cast("Reply", answer)
 
     def send_oneway(self, attempt: SendAttempt) -> None:
         """Write an attempt that gets no answer.

@@ -126,8 +126,7 @@ class FaultTable:
             entry.last_latency = latency
             entry.recent.append(latency)
             if entry.calm and net <= self._quick and attempt.epoch == entry.epoch:
-                smoothed = entry.smoothed
-                entry.smoothed = smoothed + self._smoothing * (net - smoothed)
+                entry.smoothed += self._smoothing * (net - entry.smoothed)
                 entry.samples += 1
                 if written_at > entry.proof:  # noqa: PLR1730
                     entry.proof = written_at

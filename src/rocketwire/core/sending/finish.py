@@ -17,11 +17,10 @@ def stored(attempt: SendAttempt, answer: bytes, now: float) -> SendResult:
     Not for senders whose hooks want to hear of it (``Sender.tells``): those need the answer read, so
     they go on with the operation.
     """
-    sender, target = attempt.sender, attempt.where
-    counters = sender.counters
-    sender.instance.faults.answered(attempt, now)
-    counters.of(target.broker).answered(now - attempt.began)
-    counters.add(1, len(attempt.body), attempt.count)
+    sender, batch = attempt.sender, attempt.batch
+    sender.faults.answered(attempt, now)
+    messages = 1 if batch is None else len(batch.messages)
+    sender.counters.stored(attempt.entry.name, now - attempt.began, len(attempt.body), messages)
     if attempt.history is not None:
         attempt.history.last = attempt
     if attempt.key_slots:

@@ -88,6 +88,7 @@ class Sender:
         self._announces = bool(self.hooks.before_send)
         self.tells = bool(self.hooks.after_send or self.hooks.after_attempt)
         self._clock = instance.clock
+        self.faults = instance.faults
         self._watch = instance.faults.watch
         self._routes = instance.routes
         self._route = instance.routes.get

@@ -14,7 +14,8 @@ BUCKETS: Final = 28
 
 def bucket_of(latency: float) -> int:
     """The place of a latency among the buckets."""
-    return min(int(latency * 1_000_000).bit_length(), BUCKETS - 1)
+    place = int(latency * 1_000_000).bit_length()
+    return place if place < BUCKETS else BUCKETS - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,23 +60,26 @@ class ProducerStats:
 class BrokerCounters:
     """What is counted of one broker."""
 
-    __slots__ = ("answers", "counts", "failures", "seconds")
+    __slots__ = ("counts", "failures", "seconds")
 
     def __init__(self) -> None:
-        self.answers = 0
         self.failures = 0
         self.seconds = 0.0
+        #: Answers by the bucket of their latency.
         self.counts = [0] * BUCKETS
+
+    @property
+    def answers(self) -> int:
+        """How many there were."""
+        return sum(self.counts)
 
     def answered(self, latency: float) -> None:
         """It answered an attempt."""
-        self.answers += 1
         self.seconds += latency
         self.counts[bucket_of(latency)] += 1
 
     def answered_all(self, latencies: Sequence[float]) -> None:
         """Its answers to several attempts were read together."""
-        self.answers += len(latencies)
         self.seconds += sum(latencies)
         ordered, start = sorted(latencies), 0
         while start < len(ordered):  # once for each bucket: they took much the same time
@@ -108,6 +112,17 @@ class Counters:
     def of(self, broker: str) -> BrokerCounters:
         """The counters of one broker."""
         return self._brokers.get(broker) or self._brokers.setdefault(broker, BrokerCounters())
+
+    def stored(self, broker: str, latency: float, size: int, messages: int) -> None:
+        """A broker has stored what one attempt carried: ``answered`` and ``add`` in one call."""
+        self.sent += 1
+        self.messages += messages
+        self.bytes += size
+        seen = self._brokers.get(broker)
+        if seen is None:
+            seen = self.of(broker)
+        seen.seconds += latency
+        seen.counts[bucket_of(latency)] += 1
 
     def add(self, sends: int, size: int, messages: int) -> None:
         """So many sends ended well, with so many bytes and messages in all."""
