@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import cast
 
 from rocketwire.aio.waiter import SendWaiter
 from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.sending.results import result_later
 from rocketwire.message import SendResult
 
 
@@ -34,5 +36,11 @@ class AwaitedSend(SendWaiter):
 
     def stored(self) -> None:
         """Wake the caller."""
-        if not self.future.done():
-            self.future.set_result(self.read_result())
+        self.stored_together((self,))
+
+    @classmethod
+    def stored_together(cls, sends: Sequence[AwaitedSend]) -> None:
+        """Wake the callers."""
+        for send in sends:
+            if not send.future.done():
+                send.future.set_result(result_later(send.attempt, send.answer))

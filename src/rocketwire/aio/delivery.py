@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
 
 from rocketwire.aio.in_flight import InFlightLimit
 from rocketwire.aio.waiter import SendWaiter
@@ -19,6 +21,8 @@ from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.message import SendResult
 
 _log = logging.getLogger("rocketwire.producer")
+
+_group_of: Final = attrgetter("group")
 
 #: Whether this code, or the task that it belongs to, was started by a delivery's callback.
 in_callback: ContextVar[bool] = ContextVar("rocketwire_in_callback", default=False)
@@ -96,10 +100,10 @@ AsyncDelivery = Delivery
 class SingleDelivery(SendWaiter, Delivery):
     """A message that travels alone, or a batch that was made by the caller."""
 
-    __slots__ = ("_count", "_group", "_in_flight", "_listeners", "_outcome", "_size")
+    __slots__ = ("_outcome", "count", "group", "in_flight", "listeners", "room")
 
     def __init__(
-        self, attempt: SendAttempt, in_flight: InFlightLimit, count: int, size: int
+        self, attempt: SendAttempt, in_flight: InFlightLimit, count: int, room: int
     ) -> None:
         # What SendWaiter.__init__ does: a call of it costs as much as all these stores together.
         self.attempt = attempt
@@ -107,20 +111,20 @@ class SingleDelivery(SendWaiter, Delivery):
         self.issued = 0.0
         self.is_over = False
         self._run = None
-        self._in_flight = in_flight
-        self._count = count
-        self._size = size
+        self.in_flight = in_flight
+        self.count = count
+        self.room = room
         #: What became of it; None also of a stored message whose result is not made yet.
         self._outcome: SendResult | Exception | None = None
-        self._listeners: list[Callable[[Delivery], Any]] | None = None
-        group = self._group = in_flight.groups.current
+        self.listeners: list[Callable[[Delivery], Any]] | None = None
+        group = self.group = in_flight.groups.current
         group.count += 1
 
     def done(self) -> bool:
         """Whether the answer is there."""
-        if not self.is_over and self._in_flight.is_inherited:
+        if not self.is_over and self.in_flight.is_inherited:
             # The answer never comes in this process; waiting callers are told in the parent.
-            self._outcome, self._listeners, self.is_over = left_to_parent(), None, True
+            self._outcome, self.listeners, self.is_over = left_to_parent(), None, True
         return self.is_over
 
     def _look(self) -> SendResult | Exception:
@@ -147,10 +151,10 @@ class SingleDelivery(SendWaiter, Delivery):
         """Call ``callback(delivery)`` on the loop when the answer is there, or now if it is."""
         if self.done():
             self._tell(callback)
-        elif self._listeners is None:
-            self._listeners = [callback]
+        elif self.listeners is None:
+            self.listeners = [callback]
         else:
-            self._listeners.append(callback)
+            self.listeners.append(callback)
 
     def cancel(self) -> None:
         """Give the message up, if there is no answer yet."""
@@ -166,19 +170,20 @@ class SingleDelivery(SendWaiter, Delivery):
 
     def stored(self) -> None:
         """Give the room back, and call the callbacks."""
-        in_flight, group = self._in_flight, self._group
-        in_flight.held -= self._count
-        in_flight.held_bytes -= self._size
-        if in_flight.has_waiters:
-            in_flight.room_came()
-        group.count -= 1
-        if group.is_closed and not group.count:
-            group.over.set()
-        listeners = self._listeners
-        if listeners is not None:
-            self._listeners = None
-            for listener in listeners:
-                self._tell(listener)
+        self.stored_together((self,))
+
+    @classmethod
+    def stored_together(cls, deliveries: Sequence[SingleDelivery]) -> None:
+        """Give the room of all back, and call their callbacks."""
+        for group, some in groupby(deliveries, _group_of):  # a group is of one producer
+            ended = list(some)
+            messages, size = sum([d.count for d in ended]), sum([d.room for d in ended])
+            ended[0].in_flight.give_back(messages, size)
+            group.leave(len(ended))
+        for delivery in [d for d in deliveries if d.listeners is not None]:
+            listeners, delivery.listeners = delivery.listeners, None
+            for listener in listeners or ():
+                delivery._tell(listener)  # noqa: SLF001 - one of us
 
 
 class BatchedDelivery(Delivery):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from rocketwire.core.effects import Invoke, Oneway
 from rocketwire.core.later_answer import LaterAnswer
@@ -144,6 +145,12 @@ class SendWaiter(Waiter):
     def stored(self) -> None:
         """An answer said "stored"; ``answer`` is its frame. Must not raise."""
 
+    @classmethod
+    def stored_together(cls, waiters: Sequence[Self]) -> None:
+        """As ``stored`` for several of this class, whose answers came together."""
+        for waiter in waiters:
+            waiter.stored()
+
 
 def number_together(
     session: SharedSession[Waiter], waiters: list[SendWaiter], now: float
@@ -187,13 +194,15 @@ def finish_stored(waiters: list[SendWaiter], now: float) -> None:
         waiter.is_over = True
         attempts.append(waiter.attempt)
     finish.stored_all(attempts, now)
-    for waiter, attempt in zip(waiters, attempts, strict=True):
+    for attempt in attempts:
         if attempt.history is not None:
             attempt.history.last = attempt
         if attempt.key_slots:
             finish.leave_order(attempt)
         attempt.release()
-        waiter.stored()
+    for _, some in groupby(waiters, type):
+        ended = list(some)
+        ended[0].stored_together(ended)
 
 
 def refuse(command: Command) -> Command:

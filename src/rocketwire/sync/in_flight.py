@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, Protocol
 
 from rocketwire.core.sending.flush import FlushGroup, FlushGroups
 from rocketwire.core.sending.open_batch import OpenBatch
 from rocketwire.system.latch import Latch
 
+_group_of: Final = attrgetter("group")
+
 
 class Finished(Protocol):
     """A delivery whose outcome is known."""
 
+    #: Its messages, and their bytes.
+    count: int
+    room: int
     is_set: bool
     group: FlushGroup
     waiters: list[Callable[[], None]] | None
@@ -103,17 +110,30 @@ class InFlightLimit:
         self.give_back(messages, size)
         self.leave(group)
 
-    def finish(self, delivery: Finished, messages: int, size: int) -> list[Callable[[], None]]:
-        """``give_back`` and ``leave`` in one; returns what wakes waiters for a delivery."""
+    def finish(self, deliveries: Sequence[Finished]) -> list[Callable[[], None]]:
+        """``give_back`` and ``leave`` for several in one; returns what wakes those that wait for them.
+
+        Answers come by the hundred. One turn at the lock for each would cost as much as all the rest, and
+        the first one would wake a thread that waits for room before there is room for more than one.
+        """
+        wakers: list[Callable[[], None]] = []
+        # Before it is taken off: a finalizer that comes in the midst may take room, too.
+        messages = sum([delivery.count for delivery in deliveries])
+        size = sum([delivery.room for delivery in deliveries])
         with self.lock:
             self.held -= messages
             self._held_bytes -= size
             if self._waiting or not self.held:
                 self._admit()
-            delivery.is_set = True  # before the group is over: a flush finds it done
-            waiters, delivery.waiters = delivery.waiters, None
-            delivery.group.leave()
-        return waiters or []
+            for delivery in deliveries:
+                delivery.is_set = True  # before the group is over: a flush finds it done
+                waiters = delivery.waiters
+                if waiters is not None:
+                    delivery.waiters = None
+                    wakers += waiters
+            for group, some in groupby(deliveries, _group_of):
+                group.leave(len(list(some)))
+        return wakers
 
     def _take_in_order(self, caller: _WaitingThread, timeout: float) -> bool:
         is_urgent = self._must_not_wait()

@@ -42,13 +42,13 @@ class SingleDelivery(SendWaiter, Delivery):
 
     __slots__ = (
         "_callbacks",
-        "_count",
-        "_in_flight",
         "_outcome",
-        "_size",
+        "count",
         "group",
+        "in_flight",
         "is_posted",
         "is_set",
+        "room",
         "waiters",
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ class SingleDelivery(SendWaiter, Delivery):
         submitter: SingleSubmitter,
         group: FlushGroup,
         count: int,
-        size: int,
+        room: int,
     ) -> None:
         # What SendWaiter.__init__ does: a call of it costs as much as all these stores together.
         self.attempt = attempt
@@ -69,9 +69,9 @@ class SingleDelivery(SendWaiter, Delivery):
         self.is_over = False
         self._run = None
         self._callbacks = submitter.callbacks
-        self._in_flight = submitter.in_flight
-        self._count = count
-        self._size = size
+        self.in_flight = submitter.in_flight
+        self.count = count
+        self.room = room
         self._outcome = None
         self.group = group
         self.is_set = False
@@ -86,7 +86,7 @@ class SingleDelivery(SendWaiter, Delivery):
     def add_waiter(self, wake: Callable[[], None]) -> None:
         """Call ``wake`` when the answer is there, or now if it is."""
         if not self.is_set:  # looked at first: in a forked child the lock may never be free
-            with self._in_flight.lock:
+            with self.in_flight.lock:
                 if not self.is_set:
                     self.waiters = [*(self.waiters or ()), wake]
                     return
@@ -119,7 +119,13 @@ class SingleDelivery(SendWaiter, Delivery):
 
     def stored(self) -> None:
         """Give the room back, and wake the threads that wait."""
-        for wake in self._in_flight.finish(self, self._count, self._size):
+        self.stored_together((self,))
+
+    @classmethod
+    def stored_together(cls, deliveries: Sequence[SingleDelivery]) -> None:
+        """Give the room of all back, and wake the threads that wait."""
+        # The background is one producer's, and so is the limit.
+        for wake in deliveries[0].in_flight.finish(deliveries):
             try:
                 wake()
             except Exception:  # noqa: BLE001 - others wait for answers in the same bytes

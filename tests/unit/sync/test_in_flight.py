@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 from tests.unit.sync.moments import Moments, run_bounded
 
+from rocketwire.core.sending.flush import FlushGroup
 from rocketwire.sync.in_flight import InFlightLimit
 
 
@@ -117,3 +118,40 @@ def test_an_interrupt_at_any_moment_of_waiting_for_room_loses_no_place(comes: st
             return
         assert isinstance(problem, KeyboardInterrupt), f"{problem!r} after {moments.where}"
         at += 1
+
+
+class Ended:
+    """A delivery whose answer has come."""
+
+    def __init__(self, group: FlushGroup, room: int) -> None:
+        self.count = 1
+        self.room = room
+        self.group = group
+        self.is_set = False
+        self.waiters: list[Callable[[], None]] | None = None
+
+
+def test_deliveries_that_end_together_give_back_all_their_room_before_anyone_goes_on() -> None:
+    room = InFlightLimit(10, 100)
+    ended: list[Ended] = []
+    told: list[int] = []
+    for number in range(6):
+        group = room.admit(1, 10)
+        assert group is not None
+        delivery = Ended(group, 10)
+        if number % 2:
+            delivery.waiters = [lambda n=number: told.append(n)]  # type: ignore[misc]
+        ended.append(delivery)
+        if number == 3:  # a flush: what follows is of another group
+            assert not room.flush(0.0)
+    assert ended[3].group is not ended[4].group
+    with waiting(room, 1, 90) as answers:
+        for wake in room.finish(ended):
+            wake()
+    assert answers == [True]
+    assert told == [1, 3, 5]
+    assert all(delivery.is_set for delivery in ended)
+    assert [delivery.group.count for delivery in ended] == [0] * 6
+    assert ended[0].group.over.is_set
+    assert (room.held, room._held_bytes) == (1, 90)
+    assert room.flush(0.0)
