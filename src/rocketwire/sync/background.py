@@ -43,6 +43,25 @@ _Done = Callable[[Any, Exception | None], object]
 T = TypeVar("T")
 
 
+class _Work:
+    """An operation that was handed over."""
+
+    __slots__ = ("_done", "_operation")
+
+    def __init__(self, operation: Op[Any], done: _Done) -> None:
+        self._operation = operation
+        self._done = done
+
+    def relay(self, driver: Driver) -> None:
+        """Begin it, on the background's thread."""
+        driver.start(self._operation, self._done)
+
+    def refuse(self, error: Exception) -> None:
+        """The background does not run: it is not begun."""
+        self._operation.close()
+        self._done(None, error)
+
+
 class Errand(Generic[T]):
     """What a thread waits for that the background does.
 
@@ -92,7 +111,7 @@ class Background:
         self._wanted = Latch()
         self._is_over = False
         self._errands: set[Errand[Any] | RelayedSend] = set()
-        self._inbox: deque[tuple[Op[Any], _Done] | SingleDelivery | RelayedSend] = deque()
+        self._inbox: deque[_Work | SingleDelivery | RelayedSend] = deque()
         self._is_called = False
         self._wake_ups = ChainedWakeUps(self._call_for_all)
         self._failure: Exception | None = None
@@ -113,7 +132,7 @@ class Background:
 
     def run(self, operation: Op[Any], done: _Done) -> None:
         """Run an operation there; ``done(result, error)`` is called on that thread."""
-        self._inbox.append((operation, done))
+        self._inbox.append(_Work(operation, done))
         if not self._is_called:  # else the loop was called, and has not come yet
             self.call()
 
@@ -127,7 +146,7 @@ class Background:
         errand: Errand[T] = Errand(self._wake_ups, delays_end=delays_end)
         try:
             self._errands.add(errand)
-            self._inbox.append((operation, errand.done))
+            self._inbox.append(_Work(operation, errand.done))
             if not self._is_called and not self._wake_ups.has_more:
                 self.call()
             return errand.wait()
@@ -211,7 +230,7 @@ class Background:
 
     def keep(self, operation: Op[Any], done: _Done) -> None:
         """Run an operation there as ``run`` does, but when the thread comes to it: no hurry."""
-        self._inbox.append((operation, done))
+        self._inbox.append(_Work(operation, done))
         self.start()
 
     def hurry(self) -> None:
@@ -269,13 +288,7 @@ class Background:
                 item = self._inbox.popleft()
             except IndexError:  # another thread, or a signal handler, refuses them, too
                 return
-            refusal = SendFailedError(f"not sent: the client is not running{why}")
-            if isinstance(item, tuple):
-                operation, done = item
-                operation.close()
-                done(None, refusal)
-            else:
-                item.refuse(refusal)
+            item.refuse(SendFailedError(f"not sent: the client is not running{why}"))
 
     def _main(self) -> None:
         self._wanted.wait(_PATIENCE)
@@ -335,12 +348,8 @@ class Background:
         for _ in range(_AT_ONCE):
             if not inbox:
                 return
-            item = inbox.popleft()
             try:
-                if type(item) is tuple:
-                    driver.start(*item)
-                else:
-                    cast("SingleDelivery | RelayedSend", item).relay(driver)
+                inbox.popleft().relay(driver)
             except BaseException:
                 # The caller's function wants to end the program: the others in line go on all the same.
                 self._is_called = True
