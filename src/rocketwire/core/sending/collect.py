@@ -20,8 +20,9 @@ from rocketwire.core.effects import Event, Op, Sleep, wait
 from rocketwire.core.faults.selection import best_queue, hash_queue
 from rocketwire.core.lookup import locate_topic
 from rocketwire.core.naming import RETRY_PREFIX
+from rocketwire.core.sending.encode import Collected
 from rocketwire.core.sending.flush import left_to_parent
-from rocketwire.core.sending.open_batch import BatchKind, Kind, OpenBatch
+from rocketwire.core.sending.open_batch import WIDTH, BatchKind, Kind, OpenBatch
 from rocketwire.core.sending.order import PATIENCE, not_sent_after
 from rocketwire.core.sending.retry import worst_outcome
 from rocketwire.core.sending.sender import Sender
@@ -67,14 +68,17 @@ class Accumulator:
         self._lock = sender.instance.surroundings.make_lock()
         self._kinds: dict[Kind, BatchKind] = {}
         self._announces = bool(sender.hooks.before_send)
+        self._is_watched = bool(sender.hooks.before_send or sender.hooks.after_send)
         self._is_default = sender.default_selector is best_queue
         #: Bodies are shorter than this: a larger one is worth compressing, which a batch is not.
         self._largest: Final = min(settings.size, config.compress_over or settings.size)
         #: Topics whose broker takes no batches.
         self._single: set[str] = set()
         self._overhead: Final = sender.encoder.item_overhead
-        self._most: Final = settings.messages
-        #: The batch that took the last message without a key: most go where the one before went.
+        #: Where the parts of an open batch end that has no place left.
+        self._end_of_last: Final = settings.messages * WIDTH
+        #: The open batch that took the last message without a key: most go where the one before went. None
+        #: of those that are not waited for is here, nor one that is closed.
         self._recent: OpenBatch | None = None
         #: Whether this very thread was interrupted in the midst of putting a message into a batch.
         self.is_in_midst: Callable[[], bool] = getattr(self._lock, "_is_owned", lambda: False)
@@ -113,24 +117,21 @@ class Accumulator:
         """
         if self._announces:
             call_hooks(self._sender.hooks.before_send, message)
-        size = len(message.body) + len(fields) + self._overhead
+        body = message.body
+        size = len(body) + len(fields) + self._overhead
         key, place = message.sharding_key, -1
-        if key is None:
+        if key is None and message.handling is USUAL:
             try:
                 with self._lock:
                     batch = self._recent
-                    if (
-                        batch is not None
-                        and not batch.is_closed
-                        and batch.topic == message.topic
-                        and batch.left >= size
-                        and len(batch.messages) < self._most
-                        and batch.timeout == timeout
-                        and batch.wait_store_ok
-                        and message.handling is USUAL
-                    ):
-                        place = self._put(batch, message, fields, size)
-                        return batch, place, False
+                    if batch is not None and batch.topic == message.topic and batch.left >= size:
+                        parts = batch.parts
+                        end = len(parts)
+                        if end < self._end_of_last and batch.timeout == timeout:
+                            parts += (message if batch.keeps else body, fields, 0)
+                            batch.left -= size
+                            place = end // WIDTH
+                            return batch, place, False
             except BaseException as error:
                 if place >= 0:
                     self._despite = error
@@ -149,20 +150,6 @@ class Accumulator:
         found = [kind.open for kind in list(self._kinds.values())]
         return [batch for batch in found if batch is not None and not batch.is_begun]
 
-    @staticmethod
-    def _put(batch: OpenBatch, message: Message, fields: bytes, size: int) -> int:
-        messages, all_fields, room = batch.messages, batch.fields, len(message.body)
-        place = len(messages)
-        try:
-            messages.append(message)
-            all_fields.append(fields)
-        except BaseException:  # an interrupt must not leave one without the other
-            del messages[place:], all_fields[place:]
-            raise
-        batch.left -= size
-        batch.bytes += room
-        return place
-
     def _open(
         self, message: Message, fields: bytes, size: int, key: Kind
     ) -> tuple[OpenBatch, int, bool]:
@@ -178,13 +165,21 @@ class Accumulator:
                     full, batch = batch, None
                 is_new = batch is None
                 if batch is None:
-                    batch = kind.open = OpenBatch(kind, self._settings.size)
+                    keeps = self._is_watched or sharding_key is not None
+                    batch = OpenBatch(kind, self._settings.size, keeps=keeps)
+                    kind.open = batch
                     # Before any other thread can find it, and flush.
                     self._on_new(batch)
                 if sharding_key is not None:
                     self._take_slot(batch, message, sharding_key)
-                place = self._put(batch, message, fields, size)
-                if sharding_key is None:
+                kept = message if batch.keeps else message.body
+                flag, end = message.flag, batch.count
+                if not end:
+                    batch.first = message
+                batch.parts += (kept, fields, flag)
+                batch.left -= size
+                place = end
+                if sharding_key is None and batch.wait_store_ok:
                     self._recent = batch
             if full is not None:
                 full.ready.set()
@@ -201,7 +196,7 @@ class Accumulator:
             batch.slots[key] = slot
 
     def _fits(self, batch: OpenBatch, size: int, key: str | None) -> bool:
-        if len(batch.messages) >= self._most or size > batch.left:
+        if len(batch.parts) >= self._end_of_last or size > batch.left:
             return False
         slot = batch.slots.get(key) if key is not None else None
         # Another send may have taken the slot behind the batch; this message comes after it.
@@ -223,6 +218,8 @@ class Accumulator:
     def _close(self, batch: OpenBatch) -> None:
         """Let no further message into a batch. Called under the lock."""
         batch.is_closed = True
+        if self._recent is batch:
+            self._recent = None
         batch.kind.under_way.add(batch)
         if batch.kind.open is batch:
             batch.kind.open = None
@@ -279,10 +276,11 @@ class Accumulator:
             self._end(batch, error)
 
     def _end(self, batch: OpenBatch, error: Exception) -> None:
-        # Slots of messages that went have left; messages that were only taken back fail no other.
-        wanted = {batch.messages[place].sharding_key for place in batch.places()}
-        for key, slot in batch.slots.items():
-            self._sender.order.leave(slot, error if key in wanted else None)
+        if batch.slots:
+            # Slots of messages that went have left; messages that were only taken back fail no other.
+            wanted = {batch.message(place).sharding_key for place in batch.places()}
+            for key, slot in batch.slots.items():
+                self._sender.order.leave(slot, error if key in wanted else None)
         kind, after = batch.kind, None
         with self._lock:
             if not batch.is_closed:
@@ -292,8 +290,6 @@ class Accumulator:
                 after = kind.open
                 if after is None and self._kinds.get(kind.key) is kind:
                     del self._kinds[kind.key]
-            if self._recent is batch:
-                self._recent = None  # or it would be kept for as long as nothing is submitted
         if self._sender.hooks.after_send:
             self._tell_rest(batch, error)
         batch.finish(error)
@@ -305,7 +301,7 @@ class Accumulator:
     def _tell_rest(self, batch: OpenBatch, error: Exception) -> None:
         """Tell hooks of messages that were announced, and never came to be sent."""
         sender = self._sender
-        for place, message in enumerate(list(batch.messages)):
+        for place, message in enumerate(batch.parts[::WIDTH]):
             if place in batch.told:
                 continue
             why: object = _taken_back() if place in batch.withdrawn else batch.look(place) or error
@@ -321,15 +317,10 @@ class Accumulator:
         """Send some messages of a batch in one request."""
         if not places:
             return
-        messages, fields = batch.messages, batch.fields
-        if len(places) < batch.count:
-            messages = [messages[place] for place in places]
-            fields = [fields[place] for place in places]
-        keys = dict.fromkeys([m.sharding_key for m in messages if m.sharding_key is not None])
-        slots = tuple(batch.slots[key] for key in keys)
         outcome: SendResult | Exception
         sender = self._sender
-        content = sender.encoder.collected(messages, fields)
+        content = self._content(batch, places)
+        slots = tuple(batch.slots[key] for key in content.sharding_keys)
         attempt = sender.start_joined(content, batch.timeout, queue, slots)
         batch.told.update(places)  # by the operation
         try:
@@ -348,6 +339,16 @@ class Accumulator:
         else:
             batch.settle(places, outcome)
 
+    def _content(self, batch: OpenBatch, places: Sequence[int]) -> Collected:
+        """Some messages of a batch as they travel."""
+        encoder = self._sender.encoder
+        if len(places) == 1:
+            return Collected(batch.message(places[0]))
+        kept, fields, flags = batch.columns(places)
+        if batch.keeps:
+            return encoder.joined(kept, fields)
+        return encoder.packed(batch.first, kept, fields, flags)
+
     def _send_ordered(self, batch: OpenBatch) -> Op[None]:
         """Send a batch of ordered messages when it is the turn of each of their keys."""
         failed: dict[str, Exception] = {}
@@ -359,7 +360,7 @@ class Accumulator:
                 failed[key] = slot.failed_before
         left: list[int] = []
         for place in batch.places():
-            before = failed.get(batch.messages[place].sharding_key or "")
+            before = failed.get(batch.message(place).sharding_key or "")
             if before is None:
                 left.append(place)
             else:
@@ -383,7 +384,7 @@ class Accumulator:
         queues, now = sender.queues_of(route), self._clock()
         found: dict[MessageQueue, list[int]] = {}
         for place in places:
-            message = batch.messages[place]
+            message = batch.message(place)
             queue = queues.select(hash_queue, message, None, sender.positions, now)
             found.setdefault(queue, []).append(place)
         return found

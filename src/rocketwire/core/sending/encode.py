@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
 from typing import Final, cast
 
 from rocketwire.config import ProducerConfig
@@ -243,7 +242,10 @@ class Encoder:
 
     def joined(self, messages: Sequence[Message], fields: Sequence[bytes]) -> Collected:
         """Messages that were checked, with their encoded ``fields``, as one batch."""
-        ids, body = self._items(messages, fields)
+        flags = [0] * len(messages)
+        if [m for m in messages if m.handling is not USUAL]:  # faster than any()
+            flags = [m.flag for m in messages]
+        ids, body = self._items([m.body for m in messages], fields, flags)
         first = messages[0]
         keys = dict.fromkeys([m.sharding_key for m in messages])
         keys.pop(None, None)
@@ -252,6 +254,14 @@ class Encoder:
         batch = Batch(kept, ids, tuple(key for key in keys if key is not None))
         properties = self._namespace + (b"" if first.wait_store_ok else NO_WAIT)
         return Collected(first, batch, body, properties)
+
+    def packed(
+        self, first: Message, bodies: Sequence[bytes], fields: Sequence[bytes], flags: Sequence[int]
+    ) -> Collected:
+        """As ``joined``, of messages without a key that no hook looks at; ``first`` is of their kind."""
+        ids, body = self._items(bodies, fields, flags)
+        properties = self._namespace + (b"" if first.wait_store_ok else NO_WAIT)
+        return Collected(first, Batch((first,) * len(bodies), ids), body, properties)
 
     def collected(self, messages: Sequence[Message], fields: Sequence[bytes]) -> Collected:
         """As ``joined``, but one message alone travels as it is."""
@@ -274,21 +284,17 @@ class Encoder:
         attempt.properties = content.properties
 
     def _items(
-        self, messages: Sequence[Message], fields: Sequence[bytes]
+        self, bodies: Sequence[bytes], fields: Sequence[bytes], flags: Sequence[int]
     ) -> tuple[MessageIds, bytes]:
-        if len(messages) <= MOST_AT_ONCE:
-            ids = self._ids.block(len(messages))
-            bodies = [message.body for message in messages]
-            flags: Iterable[int] = repeat(0)
-            if [m for m in messages if m.handling is not USUAL]:  # faster than any()
-                flags = [m.flag for m in messages]
+        if len(bodies) <= MOST_AT_ONCE:
+            ids = self._ids.block(len(bodies))
             return ids, encode_items(bodies, fields, flags, ids)
         # More ids than surely differ within one moment: in several blocks.
         texts: list[str] = []
         parts: list[bytes] = []
-        for start in range(0, len(messages), MOST_AT_ONCE):
+        for start in range(0, len(bodies), MOST_AT_ONCE):
             end = start + MOST_AT_ONCE
-            block, part = self._items(messages[start:end], fields[start:end])
+            block, part = self._items(bodies[start:end], fields[start:end], flags[start:end])
             texts += as_texts(block)
             parts.append(part)
         return tuple(texts), b"".join(parts)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rocketwire.core.effects import Event
+from rocketwire.core.sending.attempt import RELEASED
 from rocketwire.core.sending.flush import FlushGroup
 from rocketwire.core.sending.order import KeySlot
 from rocketwire.core.sending.results import share
 from rocketwire.errors import SendFailedError
 from rocketwire.message import Message, MessageQueue, SendResult
+from rocketwire.wire.properties import Property, decode_properties_bytes
 
+#: How many things are kept of each message.
+WIDTH: Final = 3
+#: Fields of a message, or of its namespace, that stand among its properties when they are encoded.
+_NO_PROPERTIES: Final = ("WAIT", "INSTANCE_ID")
 #: Topic, wait flag, time limit, and for ordered messages their queue as far as it is known.
 Kind: TypeAlias = tuple[str, bool, float, MessageQueue | bool]
 
@@ -28,20 +34,31 @@ class BatchKind:
 
 
 class OpenBatch:
-    """Messages that travel together. ``over`` opens when all of them have their outcome."""
+    """Messages that travel together. ``over`` opens when all of them have their outcome.
+
+    Unless a hook or their order needs the messages themselves, only what travels of them is kept: a
+    thousand messages that live until their answer comes cost more time, of the garbage collector and of
+    memory that is far away by then, than collecting and encoding them.
+
+    Args:
+        kind: of its messages.
+        size: how many bytes it may take.
+        keeps: whether the messages themselves are kept.
+    """
 
     __slots__ = (
         "_count",
         "_groups",
         "bytes",
-        "fields",
+        "first",
         "group",
         "is_begun",
         "is_closed",
+        "keeps",
         "kind",
         "left",
-        "messages",
         "over",
+        "parts",
         "ready",
         "slots",
         "timeout",
@@ -51,16 +68,20 @@ class OpenBatch:
         "withdrawn",
     )  # fmt: skip
 
-    def __init__(self, kind: BatchKind, size: int) -> None:
+    def __init__(self, kind: BatchKind, size: int, *, keeps: bool) -> None:
         self.kind = kind
         self.topic, self.wait_store_ok, self.timeout, _ = kind.key
-        self.messages: list[Message] = []
-        #: The encoded properties of each but its id.
-        self.fields: list[bytes] = []
+        #: Its first message, which stands for all where their kind matters.
+        self.first: Message = RELEASED
+        self.keeps = keeps
+        #: Of each message: itself, or its body where messages are not kept; its encoded properties but
+        #: the id; its flag. In one list, which one step of the interpreter puts a message into: no
+        #: interrupt leaves a part of one behind.
+        self.parts: list[Any] = []
         self._count = 0
         #: How many bytes it still takes.
         self.left = size
-        #: Of the bodies alone: what they take of the in-flight limit.
+        #: Of the bodies alone: what they take of the in-flight limit. Known when it is over.
         self.bytes = 0
         self.slots: dict[str, KeySlot] = {}
         self.ready = Event()
@@ -78,7 +99,30 @@ class OpenBatch:
     @property
     def count(self) -> int:
         """How many messages it has, or had."""
-        return self._count or len(self.messages)
+        return self._count or len(self.parts) // WIDTH
+
+    def message(self, place: int) -> Message:
+        """One of its messages, or one that travels exactly so."""
+        if self.keeps:
+            return self.parts[place * WIDTH]  # type: ignore[no-any-return]
+        if not place:
+            return self.first
+        body, fields, flag = self.parts[place * WIDTH : (place + 1) * WIDTH]
+        own = decode_properties_bytes(fields)
+        for name in _NO_PROPERTIES:
+            own.pop(name, None)
+        tags, keys = own.pop(Property.TAGS, None), own.pop(Property.KEYS, None)
+        wait = self.wait_store_ok
+        return Message(
+            self.topic, body, tags=tags, keys=keys, properties=own, flag=flag, wait_store_ok=wait
+        )
+
+    def columns(self, places: Sequence[int]) -> list[list[Any]]:
+        """What is kept of some of its messages: messages or bodies, properties, flags."""
+        columns = [self.parts[number::WIDTH] for number in range(WIDTH)]
+        if len(places) < self.count:
+            columns = [[column[place] for place in places] for column in columns]
+        return columns
 
     def withdraw(self, place: int) -> bool:
         """Take a message back; False if it is on its way, or its fate is known."""
@@ -102,8 +146,11 @@ class OpenBatch:
         """Everything is known; ``error`` is the outcome of those that have none yet."""
         self._count = self.count
         self.settle(range(self._count), error)
+        if self.parts:
+            kept = self.parts[::WIDTH]
+            self.bytes = sum(map(len, [m.body for m in kept] if self.keeps else kept))
         # A caller that keeps the delivery of one message does not keep the bodies of all.
-        self.messages, self.fields = [], []
+        self.parts, self.first = [], RELEASED
 
     def outcome(self, place: int) -> SendResult | Exception:
         """What became of one message; only when the batch is over."""

@@ -337,6 +337,76 @@ def test_a_topic_that_takes_no_batches_gets_its_messages_one_by_one(code: int) -
     assert shop.batches.accept(Message("U", b"x")) is not None
 
 
+def rich(number: int) -> Message:
+    return Message(
+        "T", b"body %d" % number, tags=f"täg-{number}", keys=["a", f"b{number}"], flag=-number,
+        properties={"region": "eu-west", "100 %s": "ß \U0001f600", "__SHARDINGKEY": "no key of ours"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("namespace", [None, "space"])
+@pytest.mark.parametrize("is_waited_for", [True, False])
+@pytest.mark.parametrize("how", ["refused", "cancelled"])
+def test_a_message_that_leaves_its_batch_alone_travels_as_if_it_had_been_sent_so(
+    how: str, namespace: str | None, is_waited_for: bool
+) -> None:
+    def made(number: int) -> Message:
+        return rich(number).replace(wait_store_ok=is_waited_for)
+
+    wire_topic = "T" if namespace is None else f"{namespace}%T"
+    shop = Shop(namespace=namespace, topics={wire_topic: route_of({"broker-a": 4})})
+    if how == "refused":
+        shop.world.extra_answer = lambda c: (
+            Command(13, remark="no batches here")
+            if c.code == RequestCode.SEND_BATCH_MESSAGE
+            else None
+        )
+    handles = [shop.submit(made(number)) for number in range(3)]
+    if how == "cancelled":
+        assert handles[0].batch.withdraw(0)
+        assert handles[1].batch.withdraw(1)
+    shop.run()
+    together = [command for _, _, command in shop.world.stored]
+    assert len(together) == (3 if how == "refused" else 1)
+    shop.world.stored.clear()
+    for number in range(3 - len(together), 3):
+        shop.world.send(made(number))
+    for batched, (_, _, single) in zip(together, shop.world.stored, strict=True):
+        assert bytes(batched.body) == bytes(single.body)
+        assert own_properties(batched) == own_properties(single)
+        assert batched.ext["f"] == single.ext["f"]  # the flag
+
+
+def own_properties(command: Command) -> dict[str, str]:
+    found = decode_properties_bytes(command.ext["i"].encode())
+    assert found.pop("UNIQ_KEY")
+    return found
+
+
+def test_a_batch_that_was_opened_in_vain_knows_its_first_message() -> None:
+    shop = Shop()
+    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
+
+        def interrupted(_: OpenBatch) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(shop.batches, "_on_new", interrupted)
+        add(shop.batches, Message("T", b"never"), 3.0)
+    (left,) = shop.batches.not_begun()
+    batch, place, is_new = add(shop.batches, Message("T", b"first", tags="t"), 3.0)
+    assert (batch, place, is_new) == (left, 0, False)
+    assert batch.message(0).body == b"first"
+
+
+def test_only_messages_that_are_looked_at_again_live_until_their_answer() -> None:
+    shop = Shop()
+    batch, _, _ = add(shop.batches, Message("T", b"first"), 3.0)
+    add(shop.batches, Message("T", b"second", tags="t"), 3.0)
+    assert [type(part) for part in batch.parts] == [bytes, bytes, int] * 2
+    ordered, _, _ = add(shop.batches, keyed(1), 3.0)
+    assert [type(part) for part in ordered.parts] == [Message, bytes, int]
+
+
 def add(batches: Accumulator, message: Message, timeout: float) -> tuple[OpenBatch, int, bool]:
     fields = batches.accept(message)
     assert fields is not None
