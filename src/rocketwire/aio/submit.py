@@ -243,10 +243,14 @@ class BatchSubmitter(SingleSubmitter):
         size: int,
     ) -> Delivery:
         """Hand a message over that has room; a list travels as it is."""
-        batches, sender, fields = self._accumulator, self._sender, None
-        if type(message) is Message and queue is None and selector is None and argument is None:
-            fields = batches.accept(message)
-        if type(message) is not Message or fields is None:
+        batches, sender = self._accumulator, self._sender
+        if (
+            type(message) is not Message
+            or queue is not None
+            or selector is not None
+            or argument is not None
+            or (fields := batches.accept(message)) is None
+        ):
             return super()._hand_over(message, queue, selector, argument, timeout, count, size)
         limit = sender.timeout if timeout is None else sender.check_timeout(timeout)
         batch, place, is_new = batches.add(message, fields, limit)

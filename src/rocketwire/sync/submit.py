@@ -246,12 +246,15 @@ class BatchSubmitter(SingleSubmitter):
         timeout: float | str | None,
     ) -> Delivery:
         """Hand a message over, when there is room for it; a list travels as it is."""
-        batches, fields = self._accumulator, None
-        if type(message) is Message and queue is None and selector is None and argument is None:
-            fields = batches.accept(message)
-            if batches.is_in_midst():
-                fields = None  # what it interrupts has a batch open on the table: it goes alone
-        if type(message) is not Message or fields is None:
+        batches = self._accumulator
+        if (
+            type(message) is not Message
+            or queue is not None
+            or selector is not None
+            or argument is not None
+            or (fields := batches.accept(message)) is None
+            or batches.is_in_midst()  # what it interrupts has a batch open on the table: it goes alone
+        ):
             return super().submit(message, queue, selector, argument, timeout)
         in_flight, sender, room = self.in_flight, self._sender, len(message.body)
         limit = sender.timeout if timeout is None else sender.check_timeout(timeout)

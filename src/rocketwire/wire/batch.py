@@ -8,6 +8,8 @@ decided by ``core/sending/validate.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import add
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - an exception under struct's own odd name
 from typing import Final, NamedTuple
@@ -87,8 +89,8 @@ def encode_items(
     id_size = len(before) + 4 + len(ID_END)
     count = len(bodies)
     body_sizes = list(map(len, bodies))
-    property_sizes = [id_size + len(field) for field in fields]
-    sizes = [ITEM_OVERHEAD + b + p for b, p in zip(body_sizes, property_sizes, strict=True)]
+    property_sizes = list(map(add, map(len, fields), repeat(id_size)))
+    sizes = map(add, map(add, body_sizes, property_sizes), repeat(ITEM_OVERHEAD))
     starts: list[bytes] = []
     number, last = ids.first, ids.first + count
     while number < last:  # once for as many as share all but the last two digits

@@ -75,6 +75,7 @@ class Accumulator:
         #: Topics whose broker takes no batches.
         self._single: set[str] = set()
         self._overhead: Final = sender.encoder.item_overhead
+        self._checked_fields = sender.encoder.checked_fields
         #: Where the parts of an open batch end that has no place left.
         self._end_of_last: Final = settings.messages * WIDTH
         #: The open batch that took the last message without a key: most go where the one before went. None
@@ -96,14 +97,13 @@ class Accumulator:
         Raises:
             InvalidMessageError: it may not travel at all.
         """
-        fields = self._sender.encoder.checked_fields(message)
-        topic = message.topic
+        fields = self._checked_fields(message)
         if (
             len(message.body) >= self._largest
-            or topic in self._single
+            or message.topic in self._single
             or (message.handling is not USUAL and needs_own_request(message))
-            or (not self._is_default and message.sharding_key is None)
-            or topic.startswith(RETRY_PREFIX)
+            or not (self._is_default or message.sharding_key is not None)
+            or message.topic.startswith(RETRY_PREFIX)
         ):
             return None
         return fields

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, islice
-from operator import attrgetter
+from itertools import accumulate, islice, repeat
+from operator import add, attrgetter
 from typing import Any, Final, TypeVar, cast
 
 from rocketwire.core.effects import Op, Sleep
@@ -241,8 +241,10 @@ class ManySender:
                 except InvalidMessageError as error:
                     raise InvalidMessageError(f"message {start + len(fields)}: {error}") from None
             is_usual = all([m.handling is USUAL for m in some])  # noqa: C419  half the time
-        sizes = [len(m.body) + len(f) + overhead for m, f in zip(some, fields, strict=True)]
-        self.large += encoder.compressed_among(some)
+        bodies = [len(m.body) for m in some]
+        sizes = list(map(add, map(add, bodies, map(len, fields)), repeat(overhead)))
+        if some and encoder.is_compressed(some[bodies.index(max(bodies))]):
+            self.large += encoder.compressed_among(some)
         self.results += [None] * len(some)
         places = range(start, start + len(some))
         checked = Messages(places, some, fields, sizes, is_usual=is_usual)
