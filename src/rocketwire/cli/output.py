@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rocketwire.cli.safe_text import visible_json, visible_lines
+from rocketwire.core.durations import in_ms
 
 #: Lines of a pipe are never wrapped: a program reads them.
 _PIPE_WIDTH: Final = 1000
@@ -101,10 +102,7 @@ def milliseconds(seconds: float | None) -> str:
     """A latency: ``1.4 ms``, ``302 ms``, ``2.10 s``; a dash for none."""
     if seconds is None:
         return "-"
-    ms = seconds * 1000
-    if ms >= 1000:
-        return f"{seconds:.2f} s"
-    return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.1f} ms"
+    return f"{seconds:.2f} s" if seconds >= 1 else in_ms(seconds)
 
 
 def size_text(count: float) -> str:

@@ -19,9 +19,6 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-#: Arrow's plain binary and string arrays address their bytes with 31 bits.
-MAX_PLAIN_BYTES: Final = 2**31 - 1
-
 _NO_BYTES: Final[Bytes] = np.zeros(0, dtype=np.uint8)
 
 
@@ -29,7 +26,7 @@ def as_binary(array: Any) -> Any:
     """The same values as a plain binary array, whatever kind of text or bytes they were.
 
     Strings are only reinterpreted, dictionaries are decoded, and the large and view kinds are
-    narrowed; a caller keeps each batch under ``MAX_PLAIN_BYTES`` with `split_rows`.
+    narrowed. These address their bytes with 31 bits: a caller keeps each batch smaller with `split_rows`.
     """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.core.effects import Op
 from rocketwire.core.instance import Instance
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from rocketwire.core.sending.sender import Sender
     from rocketwire.sync.producer import Producer
 
-T = TypeVar("T")
+#: Seconds to wait after the first failure, and after many in a row.
+_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class ClientParts:
     def clock(self) -> float:
         """Seconds on the client's clock."""
         return self.instance.clock()
+
+
+def pause_after(failures: int) -> float:
+    """Seconds to wait after so many failures in a row before the next try."""
+    return min(_LONGEST_PAUSE, _PAUSE * failures)
 
 
 def parts_of(client: BlockingClient[Any]) -> ClientParts:

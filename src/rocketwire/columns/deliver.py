@@ -13,7 +13,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from rocketwire.columns.client_parts import ClientParts
+from rocketwire.columns.client_parts import ClientParts, pause_after
 from rocketwire.columns.encode import Frame, Single
 from rocketwire.columns.property_text import LENGTH_SIZE
 from rocketwire.core.sending.attempt import SendAttempt
@@ -35,8 +35,6 @@ _HELD_BYTES: Final = 16 * 1024 * 1024
 #: A frame gets so many times the time of a message: it is a megabyte, several share the line, and
 #: one that is given up too early puts all of its thousands of rows into the topic again.
 _FRAME_PATIENCE: Final = 4
-_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 1.0
 #: Where a message of a batch tells the size of its body: after its own size, magic, CRC and flag.
 _BODY_SIZE_AT: Final = 16
 _ID_NAME: Final = Property.UNIQ_KEY.encode()
@@ -231,7 +229,7 @@ class Deliverer:
                 # of rows, so it is read only where it must be.
                 last = None if history is None else history.last
                 return result.queue.broker if last is None else last.where.broker
-            self._pause(min(_LONGEST_PAUSE, _PAUSE * failures))
+            self._pause(pause_after(failures))
 
     def _send_timeout(self, part: Part) -> float:
         """How long one send may take, with all its tries."""

@@ -7,13 +7,12 @@ messages are gone, or a broker is, is decided here.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rocketwire.columns.client_parts import ClientParts
+from rocketwire.columns.client_parts import ClientParts, pause_after
 from rocketwire.columns.cursor import RangeCursor
 from rocketwire.columns.lost_messages import DataLossError, what_is_there
 from rocketwire.columns.offset_check import Accounts, FetchPolicy
@@ -37,12 +36,8 @@ from rocketwire.wire.headers import PullReply, decode_pull_reply
 from rocketwire.wire.pull_request import next_offset_of
 from rocketwire.wire.route import MASTER_ID
 
-_log = logging.getLogger("rocketwire.columns")
-
 _ROW: Final = 64
 _HELD_BYTES: Final = 12 * 1024 * 1024
-_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 1.0
 
 
 class QueueSpan(NamedTuple):
@@ -355,7 +350,7 @@ class _BrokerReader:
                 f"broker {self._broker}: {error} (no progress for {waited:.0f} s)"
             ) from error
         self._failures += 1
-        self._store.pause(min(_LONGEST_PAUSE, _PAUSE * self._failures))
+        self._store.pause(pause_after(self._failures))
 
 
 __all__ = ["DataLossError", "FetchPolicy", "QueueSpan", "fetch_spans"]

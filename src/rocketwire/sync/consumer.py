@@ -25,7 +25,7 @@ from collections.abc import (
     Sequence,
 )
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, Unpack, overload
 
 from rocketwire.aio.interrupts import answer_interrupts
 from rocketwire.aio.transaction_checker import is_coroutine_function
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from rocketwire.middleware import BatchMiddleware, ConsumerMiddleware
     from rocketwire.options import ConsumerOptions
 
-T = TypeVar("T")
 _live: weakref.WeakSet[Consumer[Any]] = weakref.WeakSet()
 #: What a forked child inherited and must not touch: the parent still uses it.
 _left_behind: list[object] = []

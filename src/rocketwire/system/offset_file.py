@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +19,6 @@ from urllib.parse import quote
 
 from rocketwire.errors import ConfigError
 from rocketwire.message import MessageQueue
-
-_log = logging.getLogger("rocketwire.consumer")
 
 _MOST: Final = 1024
 

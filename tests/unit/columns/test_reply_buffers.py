@@ -66,7 +66,7 @@ def test_answers_come_whole_and_in_order_however_they_are_cut(sizes, cuts):
         for number, body in enumerate(bodies):
             found = reader.read(soon())
             assert (found.reply.opaque, found.body) == (number, body)
-            assert found.slab[found.at : found.at + len(body)].tobytes() == body
+            assert found.buffer[found.at : found.at + len(body)].tobytes() == body
         assert reader.is_empty
         sending.join(30)
 
@@ -80,7 +80,7 @@ def test_a_body_stays_as_it_is_while_many_more_are_read(pair):
     reader = make_reader(ours)
     found = [reader.read(soon()) for _ in range(count)]
     sending.join(30)
-    assert len({id(part.slab) for part in found}) > 3
+    assert len({id(part.buffer) for part in found}) > 3
     assert [bytes(part.body) == bytes([n]) * size for n, part in enumerate(found)] == [True] * count
 
 

@@ -72,7 +72,7 @@ def _examine(
     from rocketwire.cli.doctor.brokers import check_addresses, check_clusters
     from rocketwire.cli.doctor.proxies import check_ways
     from rocketwire.cli.doctor.servers import check_name_servers
-    from rocketwire.cli.doctor.topics import PROBE_TOPIC, check_topic
+    from rocketwire.cli.doctor.topics import PROBE_TOPIC, check_topic_route
 
     servers = here.name_servers.split(";")
     with here.inspector(background=False) as admin:
@@ -96,7 +96,7 @@ def _examine(
             return
         yield
         if topic is not None:
-            check_topic(report, admin, topic)
+            check_topic_route(report, admin, topic)
             yield
         if send and known:
             for _ in _probe(here, report, admin, known, topic if probe else None):

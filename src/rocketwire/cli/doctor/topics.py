@@ -33,7 +33,7 @@ _TAG: Final = "rocketwire-doctor"
 _SKEW: Final = 1.0
 
 
-def check_topic(report: Report, admin: Inspector, topic: str) -> TopicRoute | None:
+def check_topic_route(report: Report, admin: Inspector, topic: str) -> TopicRoute | None:
     """Where a topic lives, and whether it can be written to and read."""
     check = f"topic {topic}"
     try:

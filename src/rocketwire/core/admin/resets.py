@@ -7,8 +7,9 @@ is nobody's business is written as if it were consumed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from rocketwire.admin_values import OffsetChange
 from rocketwire.core.admin.asking import ask, ask_all, check_all, every_master
@@ -32,6 +33,9 @@ from rocketwire.message import MessageQueue, epoch_of
 from rocketwire.wire import admin_headers as headers
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.headers import update_consumer_offset
+
+#: A request, and what makes the fields of as many of them as it takes.
+_Way: TypeAlias = tuple[int, Callable[[Sequence[OffsetChange]], list[dict[str, str]]]]
 
 
 def reset(
@@ -66,7 +70,7 @@ def reset(
         after = yield from resolve(instance, queue, to, reader_group, deadline)
         plan.append(OffsetChange(queue, before.get((queue.broker, queue.id), 0), after))
     if not dry_run:
-        yield from _carry_out(instance, name, wire_topic, plan, _milliseconds(to), deadline)
+        yield from _Move(instance, name, wire_topic, _milliseconds(to), deadline).carry_out(plan)
     return tuple(plan)
 
 
@@ -98,97 +102,73 @@ def _milliseconds(to: Position) -> int | None:
     return int(epoch_of(to, "to") * 1000)
 
 
-def _carry_out(
-    instance: Instance,
-    name: str,
-    topic: str,
-    plan: list[OffsetChange],
-    moment_ms: int | None,
-    deadline: float,
-) -> Op[None]:
-    known = yield from masters(instance, deadline)
-    by_broker: dict[str, list[OffsetChange]] = {}
-    for change in plan:
-        by_broker.setdefault(change.queue.broker, []).append(change)
-    absent = [broker for broker in by_broker if broker not in known]
-    if absent:
-        raise RouteError(
-            f"{', '.join(absent)} has no master now, and slaves keep no positions: nothing was "
-            "changed, try again when it is back"
-        )
-    ways = {}
-    for broker in by_broker:
-        who = (broker, known[broker])
-        ways[broker] = yield from _way(instance, name, who, moment_ms, deadline)
-    for broker, changes in by_broker.items():
-        who = (broker, known[broker])
-        yield from ways[broker](instance, name, who, topic, changes, moment_ms, deadline)
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A move of one group in one topic; ``moment_ms`` is None for offsets."""
 
+    instance: Instance
+    group: str
+    topic: str
+    moment_ms: int | None
+    deadline: float
 
-def _way(
-    instance: Instance, name: str, who: tuple[str, str], moment_ms: int | None, deadline: float
-) -> Op[Any]:
-    """How to move a group on one broker. Asked of all brokers before any is changed."""
-    settings = yield from settings_of(instance, who, deadline)
-    if settings.get("useServerSideResetOffset") == "true":
-        return _move_on_broker
-    seen = yield from connected(instance, name, dict([who]), deadline)
-    if not seen:
-        return _write
-    if moment_ms is None:
-        raise UnsupportedRequestError(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            "it can move a group that has members to a time only, not to offsets: stop the "
-            "members, or give a time",
-            who[0],
-            name="REQUEST_CODE_NOT_SUPPORTED",
-        )
-    return _tell_members
+    def carry_out(self, plan: Sequence[OffsetChange]) -> Op[None]:
+        """Move the group on all brokers that are concerned, or on none."""
+        known = yield from masters(self.instance, self.deadline)
+        by_broker: dict[str, list[OffsetChange]] = {}
+        for change in plan:
+            by_broker.setdefault(change.queue.broker, []).append(change)
+        absent = [broker for broker in by_broker if broker not in known]
+        if absent:
+            raise RouteError(
+                f"{', '.join(absent)} has no master now, and slaves keep no positions: nothing was "
+                "changed, try again when it is back"
+            )
+        ways = {}
+        for broker in by_broker:
+            ways[broker] = yield from self._way((broker, known[broker]))
+        for broker, changes in by_broker.items():
+            code, fields = ways[broker]
+            for each in fields(changes):
+                yield from ask(self.instance, (broker, known[broker]), code, each, self.deadline)
 
+    def _way(self, who: tuple[str, str]) -> Op[_Way]:
+        """How to move the group on one broker. Asked of all brokers before any is changed."""
+        settings = yield from settings_of(self.instance, who, self.deadline)
+        if settings.get("useServerSideResetOffset") == "true":
+            return RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self._on_broker
+        seen = yield from connected(self.instance, self.group, dict([who]), self.deadline)
+        if not seen:
+            return RequestCode.UPDATE_CONSUMER_OFFSET, self._written
+        if self.moment_ms is None:
+            raise UnsupportedRequestError(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                "it can move a group that has members to a time only, not to offsets: stop the "
+                "members, or give a time",
+                who[0],
+                name="REQUEST_CODE_NOT_SUPPORTED",
+            )
+        return RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self._by_members
 
-def _move_on_broker(
-    instance: Instance,
-    name: str,
-    who: tuple[str, str],
-    topic: str,
-    changes: list[OffsetChange],
-    moment_ms: int | None,
-    deadline: float,
-) -> Op[None]:
-    code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-    for change in changes:
-        fields = headers.reset_queue(name, topic, change.queue.id, change.after)
-        yield from ask(instance, who, code, fields, deadline)
+    def _on_broker(self, changes: Sequence[OffsetChange]) -> list[dict[str, str]]:
+        """What moves each queue on the broker itself."""
+        return [
+            headers.reset_queue(self.group, self.topic, change.queue.id, change.after)
+            for change in changes
+        ]
 
+    def _by_members(self, _: Sequence[OffsetChange]) -> list[dict[str, str]]:
+        """What has a broker tell the members of the group: all queues at once, by a time."""
+        return [headers.reset_by_time(self.group, self.topic, self.moment_ms or 0)]
 
-def _tell_members(
-    instance: Instance,
-    name: str,
-    who: tuple[str, str],
-    topic: str,
-    changes: list[OffsetChange],
-    moment_ms: int | None,
-    deadline: float,
-) -> Op[None]:
-    code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-    fields = headers.reset_by_time(name, topic, moment_ms or 0)
-    yield from ask(instance, who, code, fields, deadline)
-
-
-def _write(
-    instance: Instance,
-    name: str,
-    who: tuple[str, str],
-    topic: str,
-    changes: list[OffsetChange],
-    moment_ms: int | None,
-    deadline: float,
-) -> Op[None]:
-    for change in changes:
-        fields = update_consumer_offset(
-            name, topic, change.queue.id, change.after, broker=change.queue.broker
-        )
-        yield from ask(instance, who, RequestCode.UPDATE_CONSUMER_OFFSET, fields, deadline)
+    def _written(self, changes: Sequence[OffsetChange]) -> list[dict[str, str]]:
+        """What writes each offset as a member would."""
+        return [
+            update_consumer_offset(
+                self.group, self.topic, change.queue.id, change.after, broker=change.queue.broker
+            )
+            for change in changes
+        ]
 
 
 def clone_offsets(

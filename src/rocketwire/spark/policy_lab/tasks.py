@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -233,7 +233,3 @@ def grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[int, int,
             start = end
     if parts and key is not None:
         yield key, pa.Table.from_batches(parts)
-
-
-#: What is told of the work: how many parts are done, and how many there are.
-OnProgress = Callable[[int, int], None]
