@@ -1,8 +1,8 @@
 """Names that no client has as a setting: what was meant, and how it is given.
 
 The commands that run on Spark take settings of the client (``--option``) and options of the Spark
-source (``--set``). A name that is given the wrong way is answered with the right one; what is spelled wrongly is
-compared with the names of both: the nearest one is not always the client's.
+source (``--set``). A name that is given the wrong way is answered with the right one; what is
+spelled wrongly is compared with the names of both: the nearest one is not always the client's.
 """
 
 from __future__ import annotations
