@@ -125,6 +125,10 @@ class BlockingClient(Generic[C]):
         """Whether what this thread would wait for is itself, or the code that it interrupts."""
         return self._background.is_current() or self._instance.surroundings.holds_lock()
 
+    def _is_starting_here(self) -> bool:
+        """Whether this thread is in the midst of a start, which holds its lock and has something to undo."""
+        return bool(self._undo_start) and self._start_lock._is_owned()  # type: ignore[attr-defined]  # noqa: SLF001
+
     def _ending(self) -> list[Callable[[], object]]:
         """What a shutdown has to do, one after another."""
         return [

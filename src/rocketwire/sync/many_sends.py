@@ -11,6 +11,7 @@ from rocketwire.core.sending.sender import Sender
 from rocketwire.core.side_by_side import run_together
 from rocketwire.errors import RocketMQError
 from rocketwire.message import Message, SendResult
+from rocketwire.sync.calls_under_way import CallsUnderWay
 from rocketwire.sync.client import BlockingClient
 
 
@@ -18,6 +19,7 @@ class ManySends(BlockingClient[ProducerConfig]):
     """The part of a ``Producer`` that sends many messages at once."""
 
     _sender: Sender
+    _calls: CallsUnderWay
 
     @overload
     def send_many(
@@ -60,10 +62,15 @@ class ManySends(BlockingClient[ProducerConfig]):
         """
         if self._state != "running":
             self._make_ready()
-        many = ManySender(self._sender, messages, timeout)
-        del messages  # a list that the caller does not keep is let go of as it is encoded
-        while many.check():
-            pass
-        streams = self._driver.run(many.streams())
-        self._driver.run(run_together([many.run(stream) for stream in streams]))
-        return many.finish(return_errors=return_errors)
+        here = self._calls.here
+        here.sends += 1
+        try:
+            many = ManySender(self._sender, messages, timeout)
+            del messages  # a list that the caller does not keep is let go of as it is encoded
+            while many.check():
+                pass
+            streams = self._driver.run(many.streams())
+            self._driver.run(run_together([many.run(stream) for stream in streams]))
+            return many.finish(return_errors=return_errors)
+        finally:
+            here.sends -= 1

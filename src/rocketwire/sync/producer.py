@@ -11,36 +11,30 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.admin.topics import create_topic
-from rocketwire.core.effects import Op
 from rocketwire.core.sending import finish
-from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.checks import Check, answer_check
 from rocketwire.core.sending.flush import done_callback
 from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.operation import publish_queues
 from rocketwire.core.sending.recall import recall
-from rocketwire.core.sending.requests import check_request, request
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.stats import ProducerStats
 from rocketwire.core.upkeep import say_goodbye
 from rocketwire.errors import RocketMQError
 from rocketwire.fault_policy import BrokerHealth
-from rocketwire.message import Message, MessageQueue, SendResult, TransactionState
+from rocketwire.message import MessageQueue, SendResult, TransactionState
 from rocketwire.selectors import Selector
 from rocketwire.setting_values import limit
 from rocketwire.settings_help import lists_settings
-from rocketwire.stored_message import StoredMessage
 from rocketwire.sync.callbacks import CallbackThread
-from rocketwire.sync.calls_below import calls_below, codes
+from rocketwire.sync.calls_under_way import CallsUnderWay
 from rocketwire.sync.client import weakly_asked
 from rocketwire.sync.contention import Contention
+from rocketwire.sync.conversations import Conversations
 from rocketwire.sync.delivery import Delivery
 from rocketwire.sync.in_flight import InFlightLimit
-from rocketwire.sync.many_sends import ManySends
-from rocketwire.sync.relayed_send import RelayedSend
 from rocketwire.sync.round_robin import ThreadPositions
 from rocketwire.sync.submit import BatchSubmitter, Messages, SingleSubmitter
-from rocketwire.sync.transaction import Transaction
 from rocketwire.system.latch import Latch
 from rocketwire.system.registry import join_group, leave_group, make_config
 from rocketwire.system.reporting import Reporting
@@ -57,7 +51,7 @@ T = TypeVar("T")
 
 
 @lists_settings(ProducerConfig)
-class Producer(ManySends):
+class Producer(Conversations):
     """Sends messages, and waits for the answer in the thread that sends.
 
     One producer may be used from any number of threads. It is a context manager; without
@@ -88,6 +82,7 @@ class Producer(ManySends):
     ) -> None:
         given = options if middleware is None else {**options, "middleware": middleware}
         super().__init__(make_config(ProducerConfig, name_servers, group, config, given))
+        self._calls = CallsUnderWay()
         self._checker = checker
         if checker is not None:
             from rocketwire.aio.transaction_checker import check_checker
@@ -216,15 +211,15 @@ class Producer(ManySends):
 
     def _must_not_wait(self) -> bool:
         """Whether what this thread would wait for is itself, or the code that it interrupts."""
-        return super()._must_not_wait() or calls_below(self, _SUBMITS_AND_STARTS) > 0
+        return self._is_starting_here() or super()._must_not_wait() or self._calls.here.submits > 0
 
     def _must_not_wait_for_room(self) -> bool:
         """As above, in a submit; another one below it may hold the room, or what makes some."""
-        return super()._must_not_wait() or calls_below(self, _SUBMITS) > 1
+        return super()._must_not_wait() or self._calls.here.submits > 1
 
     def _is_sending_here(self) -> bool:
         """Whether a send of this very thread waits for us: a signal or a hook shuts down."""
-        return calls_below(self, _SENDS) > 0
+        return self._calls.here.sends > 0
 
     def _finish_traces(self, limit: float) -> None:
         self._reporting.finish_traces(limit)
@@ -266,12 +261,19 @@ class Producer(ManySends):
         """
         if self._state != "running":
             self._make_ready()
-        attempt = self._sender.start(message, SendMode.BLOCKING, queue, selector, argument, timeout)
+        here = self._calls.here
+        here.sends += 1
         try:
-            return self._driver.send(attempt)
-        except BaseException:
-            finish.interrupted(attempt)
-            raise
+            attempt = self._sender.start(
+                message, SendMode.BLOCKING, queue, selector, argument, timeout
+            )
+            try:
+                return self._driver.send(attempt)
+            except BaseException:
+                finish.interrupted(attempt)
+                raise
+        finally:
+            here.sends -= 1
 
     def send_oneway(
         self,
@@ -290,12 +292,19 @@ class Producer(ManySends):
         """
         if self._state != "running":
             self._make_ready()
-        attempt = self._sender.start(message, SendMode.ONEWAY, queue, selector, argument, timeout)
+        here = self._calls.here
+        here.sends += 1
         try:
-            self._driver.send_oneway(attempt)
-        except BaseException:
-            finish.interrupted(attempt)
-            raise
+            attempt = self._sender.start(
+                message, SendMode.ONEWAY, queue, selector, argument, timeout
+            )
+            try:
+                self._driver.send_oneway(attempt)
+            except BaseException:
+                finish.interrupted(attempt)
+                raise
+        finally:
+            here.sends -= 1
 
     def submit(
         self,
@@ -318,7 +327,12 @@ class Producer(ManySends):
         """
         if self._state != "running":
             self._make_ready()
-        delivery = self._submitter.submit(message, queue, selector, argument, timeout)
+        here = self._calls.here
+        here.submits += 1
+        try:
+            delivery = self._submitter.submit(message, queue, selector, argument, timeout)
+        finally:
+            here.submits -= 1
         if on_success is not None or on_error is not None:
             delivery.add_done_callback(done_callback(on_success, on_error))
         return delivery
@@ -346,78 +360,6 @@ class Producer(ManySends):
             )
         if not self._in_flight.flush(longest):
             raise TimeoutError(f"{self._in_flight.held} messages have no answer after {longest} s")
-
-    def transaction(self, message: Message, *, timeout: float | str | None = None) -> Transaction:
-        """A message that is delivered if a block ends without an error.
-
-        ``with producer.transaction(message) as tx:`` stores it so that nobody sees it, commits it
-        at the end of the block, and rolls it back if the block raises. ``tx.commit()``,
-        ``tx.rollback()`` and ``tx.leave_open()`` decide by hand.
-
-        Args:
-            message: neither delayed nor with a sharding key.
-            timeout: seconds for storing it, and as many for the decision; ``send_timeout`` by
-                default.
-
-        Raises:
-            InvalidMessageError: it can't be part of a transaction.
-        """
-        if self._state != "running":
-            self._make_ready()
-        return Transaction(self._sender, message, timeout, self._send_half, self._carry_out)
-
-    def _send_half(self, attempt: SendAttempt) -> SendResult:
-        with self._contention as contention:
-            if contention.is_large and attempt.target is not None and self._may_relay():
-                return self._background.send_for(RelayedSend(attempt))
-            return self._driver.send(attempt)
-
-    def _carry_out(self, operation: Op[T]) -> T:
-        """Run an operation of a transaction."""
-        if self._state != "running":
-            self._make_ready()
-        with self._contention as contention:
-            if contention.is_large and self._may_relay():
-                return self._background.run_for(operation, delays_end=True)
-            return self._driver.run(operation)
-
-    def _may_relay(self) -> bool:
-        """Whether the background may work for this thread: it runs, and no hook would move there."""
-        if self._sender.tells:
-            return False
-        if self._background.is_ready:
-            return not super()._must_not_wait()
-        self._background.hurry()
-        return False
-
-    def request(self, message: Message, *, timeout: float | str = 3.0) -> StoredMessage:
-        """Send a request, and wait for the reply of its handler.
-
-        Brokers since 4.6 serve it; a proxy does not.
-
-        Args:
-            message: neither delayed nor a batch.
-            timeout: seconds until the reply must be there.
-
-        Raises:
-            InvalidMessageError: nothing was sent.
-            SendFailedError: the request could not be sent, or was refused.
-            ReplyTimeoutError: no reply came; its ``outcome`` tells whether the request was stored.
-            ClientClosedError: the producer is not running, or was shut down meanwhile.
-            UnsupportedRequestError: a proxy is in the way, and nothing was sent.
-        """
-        if self._state != "running":
-            self._make_ready()
-        sender, background = self._sender, self._background
-        check_request(message, background=self._config.background)
-        limit = sender.check_timeout(timeout)
-        background.start()
-        background.hurry()
-        asking = request(sender, message, SendMode.BLOCKING, limit)
-        with self._contention as contention:
-            if contention.is_large and background.is_ready and not super()._must_not_wait():
-                return background.run_for(asking)
-            return self._driver.run(asking)
 
     def recall(self, topic: str, handle: str) -> str:
         """Call back a message that waits for its time (brokers since 5.3.2).
@@ -472,14 +414,6 @@ class Producer(ManySends):
         """Create a topic on every master, or change its number of queues."""
         deadline = self._deadline()
         self._run(create_topic(self._instance, name, queues=queues, order=order, deadline=deadline))
-
-
-_SUBMITS: Final = codes(Producer.submit)
-_SUBMITS_AND_STARTS: Final = codes(Producer.submit, Producer.start)
-_SENDS: Final = codes(
-    Producer.send, Producer.send_oneway, Producer.send_many, Producer.request,
-    Producer._send_half, Producer._carry_out,  # noqa: SLF001 - both ends of a transaction
-)  # fmt: skip
 
 
 def _ignore(_: object, error: Exception | None) -> None:

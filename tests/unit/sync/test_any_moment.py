@@ -420,3 +420,32 @@ def test_a_shutdown_at_any_moment_of_a_start_ends_it_and_never_hangs(
         if not moments.is_done:
             break
         at += EVERY * 3
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+@pytest.mark.parametrize("call", ["submit", "send keyed", "flush", "transaction beside many"])
+def test_an_interrupt_at_any_moment_leaves_no_call_under_way(cluster, call, auto_batch) -> None:
+    """Else a shutdown of this thread would not wait for the sends of others, ever after."""
+    with make(cluster, auto_batch=auto_batch) as producer:
+        for at in itertools.count(len(call) % EVERY, EVERY):
+            moments = Moments(at, lambda: interrupt(producer), raises=True)
+            with contextlib.suppress(KeyboardInterrupt), moments:
+                CALLS[call](producer)
+            here = producer._calls.here
+            assert (here.sends, here.submits) == (0, 0), moments.where
+            if not moments.is_done:
+                break
+
+
+def test_a_thread_knows_only_of_its_own_calls(cluster) -> None:
+    with make(cluster) as producer, make(cluster) as other:
+        seen: list[bool] = []
+        here = producer._calls.here
+        here.sends += 1
+        assert producer._is_sending_here()
+        assert not other._is_sending_here()
+        thread = threading.Thread(target=lambda: seen.append(producer._is_sending_here()))
+        thread.start()
+        thread.join()
+        assert seen == [False]
+        here.sends -= 1
