@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from struct import Struct
 from typing import Final, Protocol
 
 import numpy as np
@@ -19,9 +18,9 @@ from rocketwire.columns.buffers import Bytes, Int64s
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.lazy_message import whole_records
-from rocketwire.wire.record_layout import MAGIC_V1, MAGIC_V2, MIN_RECORD
+from rocketwire.wire.record_layout import MAGIC_V1, MAGIC_V2, MIN_RECORD, picked
 
-_size_at = Struct(">i").unpack_from
+_size_at = picked("size").unpack_from
 #: From so many bodies on, and up to such a length of each, they are followed all at once: a step
 #: costs some ten microseconds then, whatever the number of bodies.
 _MANY: Final = 48
