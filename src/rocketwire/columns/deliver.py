@@ -15,7 +15,6 @@ from typing import Final, cast
 
 from rocketwire.columns.client_parts import ClientParts, pause_after
 from rocketwire.columns.encode import Frame, Single
-from rocketwire.columns.property_text import LENGTH_SIZE
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.retry import is_retryable
 from rocketwire.core.sending.sender import Sender
@@ -27,6 +26,7 @@ from rocketwire.errors import (
     TopicNotFoundError,
 )
 from rocketwire.message import Message, MessageQueue
+from rocketwire.wire.batch import first_properties
 from rocketwire.wire.compression import compress
 from rocketwire.wire.properties import Property
 
@@ -35,8 +35,6 @@ _HELD_BYTES: Final = 16 * 1024 * 1024
 #: A frame gets so many times the time of a message: it is a megabyte, several share the line, and
 #: one that is given up too early puts all of its thousands of rows into the topic again.
 _FRAME_PATIENCE: Final = 4
-#: Where a message of a batch tells the size of its body: after its own size, magic, CRC and flag.
-_BODY_SIZE_AT: Final = 16
 _ID_NAME: Final = Property.UNIQ_KEY.encode()
 #: More than the first property takes, whichever kind of address is in the id.
 _ID_END: Final = 80
@@ -280,15 +278,12 @@ class Deliverer:
 
 def _first_id(part: Part) -> str:
     """The id of the first row: telemetry tells sends apart by it."""
-    text: bytes | memoryview
     if isinstance(part, Single):
-        text = part.properties
+        text = part.properties[:_ID_END]
     else:
-        size = int.from_bytes(part.body[_BODY_SIZE_AT : _BODY_SIZE_AT + 4], "big")
-        at = _BODY_SIZE_AT + 4 + size + LENGTH_SIZE
-        text = part.body[at : at + _ID_END]
+        text = first_properties(part.body, _ID_END)
     # Ids come first among the properties that columns write.
-    name, _, value = bytes(text[:_ID_END]).partition(b"\x02")[0].partition(b"\x01")
+    name, _, value = text.partition(b"\x02")[0].partition(b"\x01")
     return value.decode("ascii", "replace") if name == _ID_NAME else ""
 
 

@@ -25,7 +25,6 @@ from rocketwire.columns.buffers import (
 from rocketwire.columns.hash import java_hash_column, queue_index_column
 from rocketwire.columns.ids import MessageIdColumn
 from rocketwire.columns.property_text import (
-    LENGTH_SIZE,
     PropertyPieces,
     join,
     property_pieces,
@@ -34,7 +33,7 @@ from rocketwire.columns.row_ids import NumberedIds, RowIds
 from rocketwire.columns.rows import SIZED_COLUMNS, BadRows, Rows, find_bad_rows
 from rocketwire.errors import InvalidMessageError, RouteError
 from rocketwire.message import MessageQueue
-from rocketwire.wire.batch import ITEM_OVERHEAD
+from rocketwire.wire.batch import HEAD_SIZE, ITEM_OVERHEAD, LENGTH_SIZE, item_array_fields
 from rocketwire.wire.properties import MAX_PROPERTIES_BYTES, Property
 
 FRAME_SIZE: Final = 1024 * 1024
@@ -42,9 +41,7 @@ MAX_MESSAGE_SIZE: Final = 4 * 1024 * 1024
 #: Bytes of values that are encoded in one go: a few frames, and far below Arrow's 31 bits.
 _PIECE_SIZE: Final = 16 * 1024 * 1024
 
-_HEADER: Final = np.dtype(
-    [("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")]
-)
+_HEADER: Final = np.dtype(item_array_fields())
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +257,7 @@ def _join_items(rows: Rows, bodies: Int64s, sizes: Int64s, pieces: PropertyPiece
     header["body"] = bodies
     if rows.flag is not None:
         header["flag"] = rows.flag
-    heads = from_matrix(header.view(np.uint8).reshape(rows.count, 20))
+    heads = from_matrix(header.view(np.uint8).reshape(rows.count, HEAD_SIZE))
     return join(heads, rows.body, *pieces.pieces)
 
 

@@ -28,10 +28,9 @@ from rocketwire.columns.buffers import (
 from rocketwire.columns.ids import MessageIdColumn
 from rocketwire.columns.rows import Entries, Rows, SharedEntries
 from rocketwire.columns.schema import ROW_ID_PROPERTY, SOURCE_ID_PROPERTY
+from rocketwire.wire.batch import LENGTH_SIZE
 from rocketwire.wire.properties import Property
 
-#: The int16 before the properties of a message in a batch.
-LENGTH_SIZE: Final = 2
 #: Values of one length up to so many bytes are laid beside the ids.
 _WIDEST: Final = 128
 _NAME_END: Final = b"\x01"

@@ -7,7 +7,6 @@ their columns are made.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -17,12 +16,11 @@ from rocketwire.columns.buffers import Bytes
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.sync.connection import Connection
 from rocketwire.wire.command import RESPONSE, Reply
+from rocketwire.wire.framing import LENGTH_SIZE, body_at, length_of
 
 _BUFFER_SIZE: Final = 4 * 1024 * 1024
 #: Less room than this is not worth another read.
 _LEAST: Final = 128 * 1024
-_length = struct.Struct(">i").unpack_from
-_head = struct.Struct(">I").unpack_from
 
 
 class Answer(NamedTuple):
@@ -60,7 +58,7 @@ class ReplyReader:
     def has_more(self) -> bool:
         """Whether a whole answer is here already."""
         held = self._filled - self._start
-        return held >= 4 and held >= 4 + self._frame_length()
+        return held >= LENGTH_SIZE and held >= LENGTH_SIZE + self._frame_length()
 
     def read(self, deadline: float) -> Answer:
         """The next answer.
@@ -72,24 +70,23 @@ class ReplyReader:
         while True:
             while not self.has_more():
                 self._receive(deadline)
-            start = self._start + 4
+            start = self._start + LENGTH_SIZE
             stop = self._start = start + self._frame_length()
             frame = self._view[start:stop]
-            body_at = start + 4 + (_head(frame)[0] & 0xFFFFFF)
-            if body_at > stop:
-                raise RemoteProtocolError(f"{self._address}: a header goes beyond its frame")
-            reply = self.session.read(bytes(self._view[start:body_at]))
+            try:
+                at = body_at(frame)
+            except RemoteProtocolError as error:
+                raise RemoteProtocolError(f"{self._address}: {error}") from None
+            reply = self.session.read(bytes(frame[:at]))
             if reply.flag & RESPONSE:
                 reply.arrived = self._clock()
-                return Answer(reply, self._view[body_at:stop], self._buffer, body_at)
+                return Answer(reply, frame[at:], self._buffer, start + at)
 
     def _frame_length(self) -> int:
-        length: int = _length(self._view, self._start)[0]
-        if not 4 <= length <= self._max_frame - 4:
-            raise RemoteProtocolError(
-                f"{self._address}: frame length {length} is not between 4 and {self._max_frame - 4}"
-            )
-        return length
+        try:
+            return length_of(self._view, self._start, self._max_frame)
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(f"{self._address}: {error}") from None
 
     def _receive(self, deadline: float) -> None:
         self._make_room()
@@ -101,7 +98,7 @@ class ReplyReader:
         The old one lives on as long as a body in it is referred to.
         """
         held = self._filled - self._start
-        needed = 4 + self._frame_length() if held >= 4 else _LEAST
+        needed = LENGTH_SIZE + self._frame_length() if held >= LENGTH_SIZE else _LEAST
         room = len(self._buffer) - self._start
         if room >= needed and len(self._buffer) - self._filled >= min(_LEAST, needed - held):
             return

@@ -22,12 +22,31 @@ from rocketwire.wire.send_properties import ID_END, ID_NAME
 #: Bytes of an item beyond its body and its properties.
 ITEM_OVERHEAD: Final = 22
 
-_HEAD: Final = Struct(">iiiii")
+#: The fixed fields of an item, and how ``struct`` writes each. Brokers fill in ``magic`` and ``crc``.
+_FIELDS: Final = (("size", "i"), ("magic", "i"), ("crc", "i"), ("flag", "i"), ("body", "i"))
+_HEAD: Final = Struct(">" + "".join(code for _, code in _FIELDS))
+#: Bytes of the fixed fields.
+HEAD_SIZE: Final = _HEAD.size
 _SHORT: Final = Struct(">h")
+#: Bytes before the properties that tell how long those are.
+LENGTH_SIZE: Final = _SHORT.size
 _pack_head = _HEAD.pack
 _pack_short = _SHORT.pack
 _unpack_head = _HEAD.unpack_from
 _unpack_short = _SHORT.unpack_from
+
+
+def item_array_fields() -> list[tuple[str, str]]:
+    """The fixed fields of an item as numpy wants them told."""
+    return [(name, f">{code}4") for name, code in _FIELDS]
+
+
+def first_properties(body: bytes | memoryview, most: int) -> bytes:
+    """How the properties of the first message of a batch begin, at most so many bytes; empty without one."""
+    if len(body) < HEAD_SIZE:
+        return b""
+    at = HEAD_SIZE + int(_unpack_head(body)[-1]) + LENGTH_SIZE
+    return bytes(body[at : at + most])
 
 
 class BatchItem(NamedTuple):
@@ -130,7 +149,7 @@ def decode_batch(buffer: bytes | bytearray | memoryview) -> Iterator[BatchItem]:
             raise _broken(position, f"its size is {size}, {end - position} bytes are left")
         if not 0 <= body_length <= size - ITEM_OVERHEAD:
             raise _broken(position, f"its body length is {body_length} in an item of {size} bytes")
-        body_at = position + 20
+        body_at = position + HEAD_SIZE
         body_end = body_at + body_length
         (length,) = _unpack_short(data, body_end)
         position += size

@@ -19,7 +19,35 @@ MAX_FRAME: Final = 16 * 1024 * 1024
 #: Headers hold properties of at most 32 KiB and a dozen short fields.
 MAX_HEADER: Final = 1024 * 1024
 
+#: Bytes of the field that tells how long a frame is, and of the one that does so of its header.
+LENGTH_SIZE: Final = 4
 _unpack_length = struct.Struct(">i").unpack_from
+_unpack_mark = struct.Struct(">I").unpack_from
+
+
+def length_of(data: bytes | memoryview, at: int, limit: int = MAX_FRAME) -> int:
+    """How long the frame is whose length field begins there, that field not counted.
+
+    Raises:
+        RemoteProtocolError: no frame is.
+    """
+    length: int = _unpack_length(data, at)[0]
+    if not LENGTH_SIZE <= length <= limit - LENGTH_SIZE:
+        most = limit - LENGTH_SIZE
+        raise RemoteProtocolError(_explain(bytes(data[at : at + 16]), length, most))
+    return length
+
+
+def body_at(frame: bytes | memoryview) -> int:
+    """Where the body of a frame begins, its length field not counted.
+
+    Raises:
+        RemoteProtocolError: its header goes beyond it.
+    """
+    at = LENGTH_SIZE + int(_unpack_mark(frame)[0] & 0xFFFFFF)
+    if at > len(frame):
+        raise RemoteProtocolError(f"a header of {at} bytes goes beyond its frame of {len(frame)}")
+    return at
 
 
 class FrameBuffer:

@@ -6,12 +6,15 @@ import pytest
 
 from rocketwire.errors import LocalProtocolError, RemoteProtocolError
 from rocketwire.wire.batch import (
+    HEAD_SIZE,
     ITEM_OVERHEAD,
     BatchItem,
     decode_batch,
     encode_batch,
     encode_item,
     encode_items,
+    first_properties,
+    item_array_fields,
 )
 from rocketwire.wire.message_id import IdBlock
 
@@ -110,3 +113,16 @@ def test_items_are_what_they_would_be_one_by_one(first, count, lengths):
     ]
     body = encode_items(bodies, fields, flags, ids)
     assert body == encode_batch(zip(bodies, properties, flags, strict=True))
+
+
+def test_how_the_first_properties_begin():
+    body = encode_batch([(b"a body", b"UNIQ_KEY\x01one\x02", 0), (b"b", b"UNIQ_KEY\x01two\x02", 0)])
+    assert first_properties(body, 12) == b"UNIQ_KEY\x01one"
+    assert first_properties(memoryview(body), 8) == b"UNIQ_KEY"
+    assert first_properties(b"", 8) == b""
+
+
+def test_the_fields_of_an_array_are_those_of_an_item():
+    np = pytest.importorskip("numpy")
+    (found,) = np.frombuffer(encode_item(b"four", b"p", 7)[:HEAD_SIZE], item_array_fields())
+    assert found.tolist() == (ITEM_OVERHEAD + 5, 0, 0, 7, 4)

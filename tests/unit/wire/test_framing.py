@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketwire.errors import RemoteProtocolError
-from rocketwire.wire.framing import MAX_FRAME, FrameBuffer
+from rocketwire.wire.command import Command, encode_command
+from rocketwire.wire.framing import LENGTH_SIZE, MAX_FRAME, FrameBuffer, body_at, length_of
 
 
 def framed(payload: bytes) -> bytes:
@@ -67,3 +68,19 @@ def test_a_frame_that_is_read_as_a_whole_obeys_the_limit(size: int) -> None:
     else:
         with pytest.raises(RemoteProtocolError, match="frame length 105"):
             buffer.feed(framed(b"x" * size))
+
+
+def test_a_frame_that_stays_where_it_is_is_measured_as_one_that_is_cut_out() -> None:
+    command = encode_command(Command(10, {"topic": "t"}, b"the body", None, 7))
+    data = b"before" + command
+    length = length_of(data, 6)
+    assert length == len(command) - LENGTH_SIZE
+    frame = memoryview(data)[6 + LENGTH_SIZE :]
+    assert bytes(frame[body_at(frame) :]) == b"the body"
+    for wrong in (-1, 3, MAX_FRAME - 3):
+        with pytest.raises(RemoteProtocolError, match=f"frame length {wrong} is not between 4 and"):
+            length_of(wrong.to_bytes(4, "big", signed=True), 0)
+    with pytest.raises(
+        RemoteProtocolError, match="a header of 12 bytes goes beyond its frame of 8"
+    ):
+        body_at(b"\x00\x00\x00\x08" + b"{}{}")
