@@ -49,6 +49,7 @@ class SingleDelivery(SendWaiter, Delivery):
         "is_posted",
         "is_set",
         "room",
+        "version",
         "waiters",
     )  # fmt: skip
 
@@ -61,6 +62,7 @@ class SingleDelivery(SendWaiter, Delivery):
         group: FlushGroup,
         count: int,
         room: int,
+        version: int = -1,
     ) -> None:
         # What SendWaiter.__init__ does: a call of it costs as much as all these stores together.
         self.attempt = attempt
@@ -78,6 +80,8 @@ class SingleDelivery(SendWaiter, Delivery):
         #: Whether it was handed over.
         self.is_posted = False
         self.waiters: list[Callable[[], None]] | None = None
+        #: That of the fault table before the attempt was made; -1: any.
+        self.version = version
 
     @property
     def _event(self) -> SingleDelivery:
@@ -100,9 +104,11 @@ class SingleDelivery(SendWaiter, Delivery):
 
     def relay(self, driver: Driver) -> None:
         """Write the message, on the background's thread."""
-        sender = self.attempt.sender
-        if not sender.is_current(self.attempt):  # a broker was left while it waited for this
-            sender.start_over(self.attempt)
+        attempt = self.attempt
+        sender = attempt.sender
+        # A broker may have been left while it waited for this. Mostly none was.
+        if self.version != sender.instance.faults.watch.version and not sender.is_current(attempt):
+            sender.start_over(attempt)
         self.begin(driver)
 
     def refuse(self, error: Exception) -> None:
@@ -153,6 +159,7 @@ class SingleSubmitter:
         self._background = background
         self.in_flight = in_flight
         self.callbacks = callbacks
+        self._watch = sender.instance.faults.watch
 
     def submit(
         self,
@@ -179,6 +186,7 @@ class SingleSubmitter:
             group = self._admit_later(message, count, size, timeout)
         attempt = delivery = None
         try:
+            version = self._watch.version
             # Not by keyword, for the reason that is told there.
             attempt = self._sender.start(
                 message,
@@ -189,7 +197,7 @@ class SingleSubmitter:
                 timeout,
                 True,  # noqa: FBT003
             )
-            delivery = SingleDelivery(attempt, self, group, count, size)
+            delivery = SingleDelivery(attempt, self, group, count, size, version)
             self._background.post(delivery)
         except BaseException:  # something is wrong with it, or the thread is interrupted
             if delivery is not None and delivery.is_posted:

@@ -439,11 +439,15 @@ class Sender:
         return bool(route.queues) and now - route.fetched_at <= self._stale_after
 
     def is_current(self, attempt: SendAttempt) -> bool:
-        """Whether the same queues would be chosen from, as when the attempt was made."""
+        """Whether the broker of an attempt would be chosen from now, as when the attempt was made."""
         if attempt.place is not None and attempt.place.is_pinned:
             return True
         plan = self._plans[attempt.mode].get(attempt.message.topic)
-        return plan is not None and plan.version == self._watch.version
+        if plan is None or plan.version != self._watch.version:
+            return False
+        # The plan may be made after the broker was left, for another message.
+        target, in_turn = attempt.target, plan.in_turn
+        return not (target and in_turn) or target.broker in [r.target.broker for r in in_turn]
 
     def start_over(self, attempt: SendAttempt) -> None:
         """Forget where an attempt was to go that was not written yet."""

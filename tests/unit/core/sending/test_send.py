@@ -291,6 +291,21 @@ def test_an_attempt_is_current_until_brokers_are_chosen_anew_unless_its_queue_is
     assert world.sender.is_current(pinned)
 
 
+def test_an_attempt_at_a_broker_that_was_left_is_not_current_because_a_later_one_avoids_it() -> (
+    None
+):
+    # The later one has the plan of the topic made anew, which then was as new as the fault table.
+    world = World(2, fault=FaultPolicy(failure_isolation=30.0))
+    world.send()
+    attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(8)]
+    assert {attempt.where.broker for attempt in attempts} == {"broker-a", "broker-b"}
+    faults, now = world.instance.faults, world.clock()
+    faults.failed(faults.begin("broker-a", now), now, "refused the connection")
+    assert world.sender.start(Message("T", b"x"), SendMode.ASYNC).where.broker == "broker-b"
+    for attempt in attempts:
+        assert world.sender.is_current(attempt) == (attempt.where.broker == "broker-b")
+
+
 def test_a_given_queue_is_the_only_one_tried() -> None:
     world = World(3)
     queue = MessageQueue("T", "broker-b", 2)
