@@ -42,6 +42,9 @@ def test_the_counts_are_the_same_every_time(counts: dict[str, float]) -> None:
     # Python 3.12.1 leaves an opcode out now and then; 3.11 and 3.13 do not.
     share = 1e-3 if sys.version_info[:2] == (3, 12) else 0.0
     expected = {name: pytest.approx(counts[name], rel=share, abs=0.0) for name in counts}
+    for name, count in counts.items():
+        if "memory" in name:  # rounded to 0.01, and a few bytes of all messages together differ
+            expected[name] = pytest.approx(count, abs=0.011)
     assert again == expected
 
 
