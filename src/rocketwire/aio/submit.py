@@ -244,16 +244,12 @@ class BatchSubmitter(SingleSubmitter):
     ) -> Delivery:
         """Hand a message over that has room; a list travels as it is."""
         batches, sender = self._accumulator, self._sender
-        if (
-            type(message) is not Message
-            or queue is not None
-            or selector is not None
-            or argument is not None
-            or (fields := batches.accept(message)) is None
-        ):
+        fields = batches.accept(message, queue, selector, argument)
+        if fields is None:
             return super()._hand_over(message, queue, selector, argument, timeout, count, size)
+        one: Any = message  # of a list there are no fields
         limit = sender.timeout if timeout is None else sender.check_timeout(timeout)
-        batch, place, is_new = batches.add(message, fields, limit)
+        batch, place, is_new = batches.add(one, fields, limit)
         if is_new:
             self._driver.start(batches.deliver(batch), _ignore)
         return BatchedDelivery(batch, place)

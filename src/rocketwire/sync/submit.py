@@ -255,22 +255,18 @@ class BatchSubmitter(SingleSubmitter):
     ) -> Delivery:
         """Hand a message over, when there is room for it; a list travels as it is."""
         batches = self._accumulator
-        if (
-            type(message) is not Message
-            or queue is not None
-            or selector is not None
-            or argument is not None
-            or (fields := batches.accept(message)) is None
-            or batches.is_in_midst()  # what it interrupts has a batch open on the table: it goes alone
-        ):
+        fields = batches.accept(message, queue, selector, argument)
+        # What it interrupts may have a batch open on the table: then it goes alone.
+        if fields is None or batches.is_in_midst():
             return super().submit(message, queue, selector, argument, timeout)
-        in_flight, sender, room = self.in_flight, self._sender, len(message.body)
+        one: Any = message  # of a list there are no fields
+        in_flight, sender, room = self.in_flight, self._sender, len(one.body)
         limit = sender.timeout if timeout is None else sender.check_timeout(timeout)
         if not in_flight.take(1, room, limit):
             raise no_room(in_flight.held, limit)
         is_in = False
         try:
-            batch, place, is_new = batches.add(message, fields, limit)
+            batch, place, is_new = batches.add(one, fields, limit)
             is_in = True
             if is_new:
                 self._begin(batch)

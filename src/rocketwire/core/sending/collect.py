@@ -88,15 +88,29 @@ class Accumulator:
 
     # -- taking messages in -----------------------------------------------------------------
 
-    def accept(self, message: Message) -> bytes | None:
+    def accept(
+        self,
+        message: Message | Sequence[Message],
+        queue: MessageQueue | None = None,
+        selector: object = None,
+        argument: object = None,
+    ) -> bytes | None:
         """The encoded properties of a message that may travel in a batch; None: it travels alone.
 
-        Not if it is delayed or large, or if its topic takes no batches, or if the strategy that
-        chooses its queue looks at each message.
+        Not if the caller says where it goes, if it is delayed or large, if its topic takes no
+        batches, or if the strategy that chooses its queue looks at each message. A list travels
+        as it is.
 
         Raises:
             InvalidMessageError: it may not travel at all.
         """
+        if (
+            not isinstance(message, Message)
+            or queue is not None
+            or selector is not None
+            or argument is not None
+        ):
+            return None
         fields = self._checked_fields(message)
         if (
             len(message.body) >= self._largest
