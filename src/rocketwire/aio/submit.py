@@ -179,7 +179,11 @@ class SingleSubmitter:
             True,  # noqa: FBT003
         )
         delivery = SingleDelivery(attempt, self._in_flight, count, size)
-        delivery.begin(self._driver)
+        try:
+            delivery.begin(self._driver)
+        except BaseException:  # a hook, or a function that gives keys, ends the program
+            self._in_flight.take_anyway(count, size)  # the delivery gives its room back itself
+            raise
         return delivery
 
     async def _take_room(
@@ -251,7 +255,11 @@ class BatchSubmitter(SingleSubmitter):
         limit = sender.timeout if timeout is None else sender.check_timeout(timeout)
         batch, place, is_new = batches.add(one, fields, limit)
         if is_new:
-            self._driver.start(batches.deliver(batch), _ignore)
+            try:
+                self._driver.start(batches.deliver(batch), _ignore)
+            except BaseException:
+                self._in_flight.take_anyway(count, size)  # the batch gives it back
+                raise
         return BatchedDelivery(batch, place)
 
     def hurry(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rocketwire import AsyncProducer, Message
+from rocketwire import AsyncProducer, Credentials, Message
 from rocketwire.config import AutoBatch
 from rocketwire.embedded import EmbeddedCluster
 
@@ -57,3 +57,36 @@ def test_submitting_goes_on_where_the_loop_moves_to_another_thread(cluster, topi
     finally:
         loop.close()
     assert here.message_id != there.message_id
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("auto_batch", [None, True])
+def test_a_submit_that_ends_the_program_gives_its_room_back_once(
+    run, cluster, topic, auto_batch, is_late
+):
+    """It was given back by the delivery and by the submit: a shutdown waited for less than nothing."""
+    leaves = False
+
+    def keys():
+        nonlocal leaves
+        if leaves:
+            leaves = False
+            raise SystemExit("leaving")
+        return Credentials("access", "secret")
+
+    async def main():
+        nonlocal leaves
+        options = {"credentials": keys, "background": False, "auto_batch": auto_batch}
+        async with AsyncProducer(cluster.name_server, **options) as producer:
+            await producer.send(Message(topic, b"x"))
+            producer._submitter.left = 1 if is_late else 9
+            leaves = True
+            steps = producer.submit([Message("new", b"x")])  # its route has to be asked for
+            with pytest.raises(SystemExit):
+                while True:
+                    steps.send(None)
+            await producer.flush(20)
+            assert producer.stats().in_flight == 0
+            assert producer._in_flight.held_bytes == 0
+
+    run(main())
