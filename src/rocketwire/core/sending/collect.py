@@ -234,9 +234,9 @@ class Accumulator:
         batch.is_closed = True
         if self._recent is batch:
             self._recent = None
-        batch.kind.under_way.add(batch)
         if batch.kind.open is batch:
             batch.kind.open = None
+        batch.kind.under_way.add(batch)  # at the end: an interrupt behind a call leaves none open
 
     def hurry(self) -> None:
         """Let every batch leave now: a caller waits for all of them."""

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import gc
+import itertools
 import random
+import threading
 import weakref
 from collections import Counter
 from typing import Any
 
 import pytest
 from tests.unit.core.world import World, route_of
+from tests.unit.sync.moments import Moments
 
 from rocketwire.config import AutoBatch
 from rocketwire.core.sending.collect import Accumulator
@@ -396,6 +400,30 @@ def test_a_batch_that_was_opened_in_vain_knows_its_first_message() -> None:
     batch, place, is_new = add(shop.batches, Message("T", b"first", tags="t"), 3.0)
     assert (batch, place, is_new) == (left, 0, False)
     assert batch.message(0).body == b"first"
+
+
+def test_a_batch_that_is_closed_takes_no_message_whenever_closing_it_was_interrupted() -> None:
+    """It remained the open one: what joined it was never sent, and had no outcome."""
+    for at in itertools.count():
+        shop = Shop(batch=AutoBatch(messages=2, linger=0.1), latency=0.010)
+        shop.batches._lock = threading.RLock()  # an interrupt leaves the simulated one taken
+        handles = shop.many(2)
+        moments = Moments(at, interrupt, raises=True)
+        with contextlib.suppress(KeyboardInterrupt), moments:
+            add(shop.batches, Message("T", b"2"), 3.0)
+        for batch in shop.batches.not_begun():
+            shop.tasks.append(shop.world.driver.spawn(shop.batches.deliver(batch)))
+        shop.run()
+        handles += shop.many(2, start=3)
+        shop.run()
+        assert [handle.outcome.offset >= 0 for handle in handles] == [True] * 4, moments.where
+        if not moments.is_done:
+            assert at > 20
+            return
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_only_messages_that_are_looked_at_again_live_until_their_answer() -> None:
