@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
 
 import pytest
+from tests.conformance.members import MEMBERS, eventually, unique_group
 from tests.embedded.wire_client import WireClient, send_ext
 
+from rocketwire import Message, Producer, StoredMessage
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.wire.codes import RequestCode
 
@@ -95,3 +98,29 @@ print(int(peak.split()[1]) // 1024)
     )
     assert found.returncode == 0, found.stderr
     assert int(found.stdout) < LIMIT_MB
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_workers_that_wait_keep_no_message(name):
+    """Each kept the last one that it had handled, which may be large, until the next one came."""
+    handled: list[int] = []
+
+    def handle(message: StoredMessage) -> None:
+        handled.append(message.offset)
+
+    with EmbeddedCluster(brokers=1) as cluster, Producer(cluster.name_server) as producer:
+        cluster.create_topic("few", 1)
+        options = {"handler": handle, "start": "earliest"}
+        member = MEMBERS[name](cluster.name_server, unique_group(), "few", **options).start()
+        try:
+            for number in range(5):
+                producer.send(Message("few", b"%d" % number))
+            eventually(lambda: len(handled) >= 5)
+            eventually(lambda: not _stored_messages(), 10)
+        finally:
+            member.stop()
+
+
+def _stored_messages() -> list[StoredMessage]:
+    gc.collect()
+    return [found for found in gc.get_objects() if isinstance(found, StoredMessage)]

@@ -216,7 +216,9 @@ class AsyncConsumer(GroupClient, Generic[Given]):
                     given = handled.send(result)
                 except StopIteration:
                     break
-            result = None  # with an error it holds this frame, and all that the handler had
+            # With an error it holds this frame, and all that the handler had; and a worker that waits keeps
+            # no messages.
+            work = given = result = None
             if clock() - turn > _TURN:
                 await asyncio.sleep(0)
                 turn = clock()

@@ -126,7 +126,9 @@ class Member(GroupClient):
                     given = handled.send(result)
                 except StopIteration:
                     break
-            result = None  # with an error it holds this frame, and all that the handler had
+            # With an error it holds this frame, and all that the handler had; and a worker that waits keeps
+            # no messages.
+            work = given = result = None
 
     def _reply_to(self, replies: list[tuple[StoredMessage, Reply]]) -> None:
         """On the loop."""
