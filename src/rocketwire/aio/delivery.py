@@ -89,8 +89,17 @@ class Delivery:
             # A user's callback must not harm other answers in the same bytes; one that asks a
             # cancelled future raises what is no Exception.
             _log.exception("a callback of a submitted message failed")
+        except BaseException as error:  # noqa: BLE001 - it ends the program when the others are told
+            try:
+                asyncio.get_running_loop().call_soon(_raise, error)
+            except RuntimeError:  # none runs: there are no others
+                raise error from None
         finally:
             in_callback.reset(token)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 #: As ``rocketwire`` exports it, beside the blocking one.

@@ -90,3 +90,31 @@ def test_a_submit_that_ends_the_program_gives_its_room_back_once(
             assert producer._in_flight.held_bytes == 0
 
     run(main())
+
+
+@pytest.mark.parametrize("auto_batch", [None, True])
+def test_a_callback_that_ends_the_program_keeps_none_of_the_others_from_being_told(
+    cluster, topic, auto_batch
+):
+    def leave(_):
+        raise SystemExit(3)
+
+    async def main():
+        options = {"background": False, "auto_batch": auto_batch}
+        async with AsyncProducer(cluster.name_server, **options) as producer:
+            queue = (await producer.send(Message(topic, b"x"))).queue
+            before = len(cluster.messages(topic))
+            address = producer._instance.routes.addresses_of(queue.broker)[0]
+            transport = producer._driver.connections[address]._transport
+            transport.pause_reading()  # all answers are read at once
+            for call in (leave, told.append, told.append):
+                await producer.submit(Message(topic, b"x"), on_success=call)
+            while len(cluster.messages(topic)) < before + 3:
+                await asyncio.sleep(0.001)
+            transport.resume_reading()
+            await asyncio.sleep(20)
+
+    told = []
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert len(told) == 2
