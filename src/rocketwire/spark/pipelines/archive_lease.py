@@ -31,6 +31,8 @@ _SETTLE: Final = 0.5
 _LOOK: Final = 1.0
 #: How often two that came at once may write at the same moment; each time the odds are small.
 _TRIES: Final = 5
+#: How long writing a lock takes at most.
+_AGAIN: Final = 0.1
 
 
 class Lease:
@@ -62,7 +64,7 @@ class Lease:
         """
         if not self._files.create(self._path, self._text):
             if self._is_alive():
-                raise self._refused(self._files.glance(self._path))
+                raise self._refused(self._holder())
             self._files.replace(self._path, self._text)
         for _ in range(_TRIES):
             time.sleep(_SETTLE)
@@ -112,6 +114,16 @@ class Lease:
             if written != seen:
                 return True
         return False
+
+    def _holder(self) -> str | None:
+        """What the living holder wrote. It may be writing just now, so half of it is read again."""
+        text = None
+        for _ in range(_TRIES):
+            text = self._files.glance(self._path)
+            if _is_whole(text):
+                break
+            time.sleep(_AGAIN)
+        return text
 
     def _now(self) -> int:
         """The time by the file system's clock."""

@@ -209,10 +209,17 @@ class HadoopFiles:
 
     def changed_at(self, path: str) -> int | None:
         """When a file was written, by the clock of its file system, in ms; None if it is not there."""
+        from py4j.java_gateway import is_instance_of
+        from py4j.protocol import Py4JJavaError
+
         system, place = self._find(path)
-        if not system.exists(place):
-            return None
-        return int(system.getFileStatus(place).getModificationTime())
+        try:
+            return int(system.getFileStatus(place).getModificationTime())
+        except Py4JJavaError as error:
+            missing = "java.io.FileNotFoundException"
+            if is_instance_of(self._gateway, error.java_exception, missing):
+                return None
+            raise
 
     def _put(self, system: Any, place: Any, text: str, *, overwrite: bool) -> None:
         stream = system.create(place, overwrite)
