@@ -104,23 +104,26 @@ print(int(peak.split()[1]) // 1024)
 def test_workers_that_wait_keep_no_message(name):
     """Each kept the last one that it had handled, which may be large, until the next one came."""
     handled: list[int] = []
+    topic = f"few-{name}"
 
     def handle(message: StoredMessage) -> None:
         handled.append(message.offset)
 
     with EmbeddedCluster(brokers=1) as cluster, Producer(cluster.name_server) as producer:
-        cluster.create_topic("few", 1)
+        cluster.create_topic(topic, 1)
         options = {"handler": handle, "start": "earliest"}
-        member = MEMBERS[name](cluster.name_server, unique_group(), "few", **options).start()
+        member = MEMBERS[name](cluster.name_server, unique_group(), topic, **options).start()
         try:
             for number in range(5):
-                producer.send(Message("few", b"%d" % number))
+                producer.send(Message(topic, b"%d" % number))
             eventually(lambda: len(handled) >= 5)
-            eventually(lambda: not _stored_messages(), 10)
+            eventually(lambda: not _stored_messages(topic), 10)
         finally:
             member.stop()
 
 
-def _stored_messages() -> list[StoredMessage]:
+def _stored_messages(topic: str) -> list[StoredMessage]:
+    """Those of this test: others of this process may have left some."""
     gc.collect()
-    return [found for found in gc.get_objects() if isinstance(found, StoredMessage)]
+    every = [found for found in gc.get_objects() if isinstance(found, StoredMessage)]
+    return [message for message in every if message.topic == topic]
