@@ -34,7 +34,10 @@ async def cancel_at(moment: int, span: float, task: asyncio.Future[Any]) -> None
             await asyncio.sleep(0)
         task.cancel()
     elif moment < MOMENTS - BEHIND:
-        await asyncio.sleep(span * (moment - ROUNDS) / (MOMENTS - ROUNDS))
+        # Not one long sleep: timers of a loop are rounded up to a millisecond, which is more than a call takes.
+        at = time.perf_counter() + span * (moment - ROUNDS) / (MOMENTS - ROUNDS)
+        while time.perf_counter() < at:
+            await asyncio.sleep(0)
         task.cancel()
 
 

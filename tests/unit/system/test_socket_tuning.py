@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import subprocess
+import sys
+from collections.abc import Callable
 
 import pytest
 from tests.unit.sync.moments import Moments
@@ -23,7 +26,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def test_an_interrupt_at_any_moment_leaves_no_socket_open() -> None:
+def interrupt_at_every_moment() -> None:
     before, at = open_files(), 0
     while True:
         # Python's own code is part of it: the socket is open before it is whole.
@@ -43,8 +46,23 @@ def test_an_interrupt_at_any_moment_leaves_no_socket_open() -> None:
     assert at > 3
 
 
-def test_a_family_that_there_is_not_is_an_error_and_leaves_nothing() -> None:
+def ask_for_no_family() -> None:
     before = open_files()
     with pytest.raises(OSError, match="not supported"):
         make_socket(9999)
     assert open_files() == before
+
+
+def run_apart(function: Callable[[], None]) -> None:
+    """In a process of its own: clusters of other tests open and close files in this one."""
+    call = f"from {__name__} import {function.__name__} as run; run()"
+    done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_at_any_moment_leaves_no_socket_open() -> None:
+    run_apart(interrupt_at_every_moment)
+
+
+def test_a_family_that_there_is_not_is_an_error_and_leaves_nothing() -> None:
+    run_apart(ask_for_no_family)
