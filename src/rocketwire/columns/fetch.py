@@ -240,8 +240,8 @@ class _BrokerReader:
         for cursor in active:
             template = self._templates[cursor.queue]
             for offset, count in cursor.next_pulls(min(share, _ROW - len(self._sent))):
-                number = connection.session.number()
-                frames.append(template.request(offset, count).head(number))
+                number, head = connection.session.issue(template.request(offset, count))
+                frames.append(head)
                 self._sent[number] = (cursor, offset)
         if frames:
             connection.write_frames(frames, self._limit())
