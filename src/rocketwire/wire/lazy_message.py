@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from rocketwire.errors import ProtocolError
 from rocketwire.stored_message import StoredMessage
+from rocketwire.wire.batch import ITEM_OVERHEAD
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.message_fields import Source, all_properties, hosts_of
 from rocketwire.wire.properties import MAX_PROPERTIES_BYTES
@@ -52,8 +53,6 @@ _INFLATED: Final = 8 * 1024 * 1024
 _GROWTH: Final = 1032
 _ZSTD_GROWTH: Final = 1 << 16
 _ZSTD: Final = 0x200
-#: What a message of a batch takes beside its body and its properties.
-_ITEM: Final = 22
 
 # The slots' own setters: a frozen class refuses everything else, and they cost half of setattr.
 _new = StoredMessage.__new__
@@ -200,7 +199,7 @@ def _unwrap(message: StoredMessage, end: int, limit: int) -> tuple[list[StoredMe
         growth = _ZSTD_GROWTH if flag & SystemFlag.COMPRESSION_MASK == _ZSTD else _GROWTH
         return None, min(limit, size * growth) if is_packed else 0
     inner = cut(source.over(b"".join([item.encode() for item in records]))).messages
-    took = sum(_ITEM + len(item.body) + len(item.properties_raw) for item in records)
+    took = sum(ITEM_OVERHEAD + len(item.body) + len(item.properties_raw) for item in records)
     return inner, took if is_packed else 0
 
 
