@@ -19,7 +19,6 @@ from rocketwire.config import AutoBatch
 from rocketwire.core.effects import Event, Op, Sleep, wait
 from rocketwire.core.faults.selection import best_queue, hash_queue
 from rocketwire.core.lookup import locate_topic
-from rocketwire.core.naming import RETRY_PREFIX
 from rocketwire.core.sending.encode import Collected
 from rocketwire.core.sending.flush import left_to_parent
 from rocketwire.core.sending.open_batch import WIDTH, BatchKind, Kind, OpenBatch
@@ -115,9 +114,8 @@ class Accumulator:
         if (
             len(message.body) >= self._largest
             or message.topic in self._single
-            or (message.handling is not USUAL and needs_own_request(message))
             or not (self._is_default or message.sharding_key is not None)
-            or message.topic.startswith(RETRY_PREFIX)
+            or needs_own_request(message)
         ):
             return None
         return fields

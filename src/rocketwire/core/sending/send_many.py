@@ -71,7 +71,7 @@ class Messages:
         #: The encoded properties of each but its id, and the bytes of each in a batch.
         self.fields = fields
         self.sizes = sizes
-        #: Whether none says anything of how it is handled.
+        #: Whether all of them may be in one batch.
         self.is_usual = is_usual
 
     def picked(self, places: Sequence[int]) -> Messages:
@@ -240,7 +240,7 @@ class ManySender:
                     fields.append(encoder.checked_fields(message))
                 except InvalidMessageError as error:
                     raise InvalidMessageError(f"message {start + len(fields)}: {error}") from None
-            is_usual = all([m.handling is USUAL for m in some])  # noqa: C419  half the time
+            is_usual = all(m.handling is USUAL and not needs_own_request(m) for m in some)
         bodies = [len(m.body) for m in some]
         sizes = list(map(add, map(add, bodies, map(len, fields)), repeat(overhead)))
         if some and encoder.is_compressed(some[bodies.index(max(bodies))]):

@@ -147,7 +147,14 @@ def at_once(message: Any) -> Any:
 
 
 def needs_own_request(message: Message) -> bool:
-    """Whether a message can't be in a batch: brokers deliver batches at once."""
+    """Whether brokers take a message in no batch: one that is delayed, or goes to a retry topic."""
+    if message.handling is not USUAL and _is_delayed(message):
+        return True
+    return message.topic.startswith(RETRY_PREFIX)
+
+
+def _is_delayed(message: Message) -> bool:
+    """Whether it is delivered later, while brokers deliver batches at once."""
     return bool(message.delay_level) or message.deliver_at is not None
 
 
@@ -171,7 +178,7 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
                 f"message {index} of the batch has wait_store_ok={message.wait_store_ok}, "
                 f"message 0 has {first.wait_store_ok}: a batch has one"
             )
-        if message.delay_level or message.deliver_at is not None:
+        if _is_delayed(message):
             raise InvalidMessageError(
                 f"message {index} of the batch is delayed: send delayed messages one by one, "
                 "or with send_many"

@@ -83,6 +83,18 @@ def test_a_selector_because_of_which_nothing_is_sent_is_an_error_of_the_settings
     assert world.stored == []
 
 
+@pytest.mark.parametrize("tags", [None, "x"])
+def test_messages_for_a_retry_topic_go_one_by_one(tags: str | None) -> None:
+    """Brokers refuse a batch of them."""
+    world = World()
+    world.routes["%RETRY%g"] = route_of({"broker-a": 1})
+    given = [Message(t, b"x", tags=tags) for t in ("%RETRY%g", "T", "%RETRY%g", "T", "%RETRY%g")]
+    results = send_many(world, given)
+    assert [result.queue.topic for result in results] == [message.topic for message in given]
+    batches = [command.ext.get("m") == "true" for _, _, command in world.stored]
+    assert sorted(batches) == [False] * 3 + [True]
+
+
 def test_several_topics_go_at_once() -> None:
     world = World()
     world.routes["U"] = route_of({"broker-b": 2})
