@@ -202,7 +202,7 @@ class SurroundedSends:
             message,
             timeout,
             producer._send_half,  # noqa: SLF001
-            producer._run,  # noqa: SLF001
+            producer._carry_out,  # noqa: SLF001
         )
         transaction.begin = self._call("transaction", transaction.store)
         return transaction

@@ -20,6 +20,7 @@ from tests.unit.sync.moments import Moments, run_bounded
 from rocketwire import (
     ClientClosedError,
     Consumer,
+    Credentials,
     Message,
     Producer,
     Reader,
@@ -449,3 +450,27 @@ def test_a_thread_knows_only_of_its_own_calls(cluster) -> None:
         thread.join()
         assert seen == [False]
         here.sends -= 1
+
+
+@pytest.mark.parametrize("middleware", [(), (lambda message, call_next: call_next(message),)])
+def test_the_half_and_the_decision_of_a_transaction_are_calls_of_their_thread(
+    cluster, middleware
+) -> None:
+    """Else a shutdown by a signal handler inside of one would wait for it, and so for itself."""
+    seen: list[bool] = []
+    sending: list[Producer] = []
+
+    def keys() -> Credentials:
+        # Asked by whatever is about to be written, on its thread.
+        if sending:
+            seen.append(sending[0]._is_sending_here())
+        return Credentials("key", "a secret of ours")
+
+    with make(cluster, credentials=keys, middleware=middleware) as producer:
+        sending.append(producer)
+        with producer.transaction(Message(TOPIC, b"x")):
+            assert seen
+            assert all(seen)
+            seen.clear()
+        assert seen
+        assert all(seen)
