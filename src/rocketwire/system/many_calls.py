@@ -102,7 +102,7 @@ class ManyCalls:
             if before is None:
                 places.append(place)
             else:
-                self._given[place] = _after(before)
+                self._given[place] = not_sent_after(before)
         return places
 
     def passed(self, places: list[int]) -> list[Message]:
@@ -193,10 +193,6 @@ class ManyCalls:
 
 def _key(message: Message) -> tuple[str, str]:
     return message.topic, message.sharding_key or ""
-
-
-def _after(before: RocketMQError) -> RocketMQError:
-    return not_sent_after(before) if isinstance(before, SendFailedError) else before
 
 
 def _not_sent(refusal: Exception) -> SendFailedError:

@@ -71,3 +71,7 @@ def test_a_key_is_broken_off_by_a_request_that_failed_as_a_whole() -> None:
     assert broken == {("T", "k"): error}
     later = calls_of(Message("T", b"2", sharding_key="k"), Message("T", b"3"), broken=broken)
     assert later.sendable() == [1]
+    with pytest.raises(SendFailedError, match="an earlier message of its sharding key") as failed:
+        later.given(0)
+    assert failed.value.outcome is Outcome.NOT_SENT
+    assert failed.value.__cause__ is error
