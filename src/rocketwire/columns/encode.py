@@ -34,7 +34,8 @@ from rocketwire.columns.rows import SIZED_COLUMNS, BadRows, Rows, find_bad_rows
 from rocketwire.errors import InvalidMessageError, RouteError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.batch import HEAD_SIZE, ITEM_OVERHEAD, LENGTH_SIZE, item_array_fields
-from rocketwire.wire.properties import MAX_PROPERTIES_BYTES, Property
+from rocketwire.wire.properties import MAX_PROPERTIES_BYTES, NAME_END, VALUE_END, Property
+from rocketwire.wire.send_properties import namespace_field
 
 FRAME_SIZE: Final = 1024 * 1024
 MAX_MESSAGE_SIZE: Final = 4 * 1024 * 1024
@@ -124,7 +125,7 @@ class BatchEncoder:
         self._queues = queues
         self._ids = ids
         self._row_ids = NumberedIds(None) if row_ids is None else row_ids
-        self._constant = f"{Property.INSTANCE_ID}\x01{namespace}\x02".encode() if namespace else b""
+        self._constant = namespace_field(namespace)
         self._max_message_size = max_message_size
         self._frame_size = min(frame_size, max_message_size)
         self.rows_seen = 0
@@ -276,9 +277,9 @@ class _Singles:
         moment = -1 if rows.deliver_ms is None else int(rows.deliver_ms[row])
         text: bytes = self._texts[row].as_py()[LENGTH_SIZE:]
         if level > 0:
-            text += f"{Property.DELAY}\x01{level}\x02".encode()
+            text += f"{Property.DELAY}{NAME_END}{level}{VALUE_END}".encode()
         elif moment >= 0:
-            text += f"{Property.TIMER_DELIVER_MS}\x01{moment}\x02".encode()
+            text += f"{Property.TIMER_DELIVER_MS}{NAME_END}{moment}{VALUE_END}".encode()
         flag = 0 if rows.flag is None else int(rows.flag[row])
         body = rows.body[row].as_py()
         return Single(topic, queue, body, text, flag, number, level, moment)

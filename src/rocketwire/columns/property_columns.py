@@ -35,7 +35,7 @@ from rocketwire.columns.property_grid import (
     words_of,
 )
 from rocketwire.columns.schema import OUR_PROPERTIES, PROPERTIES
-from rocketwire.wire.properties import SYSTEM, TRANSIENT_PREFIX, is_user_property
+from rocketwire.wire.properties import SYSTEM, TRANSIENT_PREFIX, VALUE_END, is_user_property
 
 Included = Literal["user", "all", "none"]
 
@@ -236,10 +236,10 @@ def _end_every_row(texts: Any) -> Any:
     offsets = offsets_of(texts)
     data = data_of(texts)
     missing = lengths > 0
-    missing[missing] = data[offsets[1:][missing] - 1] != 2
+    missing[missing] = data[offsets[1:][missing] - 1] != ord(VALUE_END)
     if not missing.any():
         return texts if texts.offset == 0 and offsets[0] == 0 else pa.concat_arrays([texts])
-    ends = pa.scalar(b"\x02", pa.binary()), pa.scalar(b"", pa.binary())
+    ends = pa.scalar(VALUE_END, pa.binary()), pa.scalar("", pa.binary())
     return pc.binary_join_element_wise(texts, pc.if_else(pa.array(missing), *ends), ends[1])
 
 

@@ -29,12 +29,12 @@ from rocketwire.columns.ids import MessageIdColumn
 from rocketwire.columns.rows import Entries, Rows, SharedEntries
 from rocketwire.columns.schema import ROW_ID_PROPERTY, SOURCE_ID_PROPERTY
 from rocketwire.wire.batch import LENGTH_SIZE
-from rocketwire.wire.properties import Property
+from rocketwire.wire.properties import NAME_END, VALUE_END, Property
 
 #: Values of one length up to so many bytes are laid beside the ids.
 _WIDEST: Final = 128
-_NAME_END: Final = b"\x01"
-_VALUE_END: Final = b"\x02"
+_NAME_END: Final = NAME_END.encode()
+_VALUE_END: Final = VALUE_END.encode()
 
 
 def scalar(value: bytes) -> Any:

@@ -28,7 +28,7 @@ from rocketwire.columns.buffers import (
     used_bytes,
 )
 from rocketwire.columns.schema import OUR_PROPERTIES, READ_ONLY_COLUMNS
-from rocketwire.wire.properties import RESERVED, Property
+from rocketwire.wire.properties import NAME_END, RESERVED, VALUE_END, Property
 
 #: Columns whose bytes count when a batch is cut into pieces.
 SIZED_COLUMNS: Final = (
@@ -43,7 +43,7 @@ _FORBIDDEN_TOPICS: Final = frozenset(
     }
 )  # fmt: skip
 #: What follows a name, what follows a value, and what the join puts between pieces: nothing.
-_SEPARATORS: Final = [pa.scalar(text, pa.binary()) for text in (b"\x01", b"\x02", b"")]
+_SEPARATORS: Final = [pa.scalar(text, pa.binary()) for text in (NAME_END, VALUE_END, "")]
 #: What may not be a user's property here: RocketMQ's own names, and those that have a column.
 _RESERVED: Final = frozenset(
     name.encode() for name in RESERVED | OUR_PROPERTIES | {Property.SHARDING_KEY}
@@ -385,7 +385,7 @@ def _check_shared(name: bytes, column: Any, bad: BadRows) -> None:
     shown = name.decode(errors="replace")
     sentence = "" if name else _NAMELESS
     sentence = sentence or (_IS_RESERVED if name in _RESERVED else "")
-    sentence = sentence or (_SEPARATED if b"\x01" in name or b"\x02" in name else "")
+    sentence = sentence or (_SEPARATED if NAME_END in shown or VALUE_END in shown else "")
     inside: BadRows = dict.fromkeys(range(len(column)), "") if sentence else {}
     if not sentence:
         _check_separators("", column, inside)
