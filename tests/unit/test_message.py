@@ -195,6 +195,22 @@ def test_a_result_that_is_read_late_equals_one_that_was_made_at_once() -> None:
     assert made != "made"
 
 
+def test_a_result_that_an_older_version_pickled_is_read() -> None:
+    """All of it were values of ``rocketwire.message`` then."""
+    pickled = (
+        b"crocketwire.message\n_make_result\n((dVstatus\ncrocketwire.message\nSendStatus\n"
+        b"(VFLUSH_DISK_TIMEOUT\ntRsVmessage_id\nVA\nsVoffset_message_id\nVB\nsVqueue\n"
+        b"ccopy_reg\n_reconstructor\n(crocketwire.message\nMessageQueue\nc__builtin__\ntuple\n"
+        b"(Vt\nVb\nI1\nttRsVoffset\nI7\nsVtransaction_id\nNsVregion\nVDefaultRegion\n"
+        b"sVmessage_ids\n(tsVoffset_message_ids\n(tsVattempts\n(tsVmaybe_duplicate\nI00\n"
+        b"sVrecall_handle\nVh\nstR."
+    )
+    queue = MessageQueue("t", "b", 1)
+    assert pickle.loads(pickled) == SendResult(
+        SendStatus.FLUSH_DISK_TIMEOUT, "A", "B", queue, 7, recall_handle="h"
+    )
+
+
 def test_a_result_never_changes() -> None:
     result = SendResult.read_by(_fields)
     with pytest.raises(AttributeError, match="immutable"):
