@@ -27,17 +27,15 @@ from rocketwire.errors import (
 )
 from rocketwire.message import Message, MessageQueue
 from rocketwire.wire.batch import first_properties
-from rocketwire.wire.compression import compress
-from rocketwire.wire.properties import Property
+from rocketwire.wire.send_properties import id_of
 
 _THREADS: Final = 8
 _HELD_BYTES: Final = 16 * 1024 * 1024
 #: A frame gets so many times the time of a message: it is a megabyte, several share the line, and
 #: one that is given up too early puts all of its thousands of rows into the topic again.
 _FRAME_PATIENCE: Final = 4
-_ID_NAME: Final = Property.UNIQ_KEY.encode()
 #: More than the first property takes, whichever kind of address is in the id.
-_ID_END: Final = 80
+_ID_SIZE: Final = 80
 
 Part = Frame | Single
 
@@ -260,10 +258,9 @@ class Deliverer:
                 timeout=timeout,
                 queue=part.queue,
             )
-        config = self._sender.config
-        body, system_flag = part.body, 0
-        if config.compress_over and len(body) >= config.compress_over:
-            body, system_flag = compress(body, config.compression, config.compress_level)
+        encoder, body, system_flag = self._sender.encoder, part.body, 0
+        if encoder.is_compressed(Message(part.topic, body)):
+            body, system_flag = encoder.compress(body)
         return self._sender.start_encoded(
             Message(part.topic, b"-", flag=part.flag),
             body,
@@ -279,12 +276,8 @@ class Deliverer:
 def _first_id(part: Part) -> str:
     """The id of the first row: telemetry tells sends apart by it."""
     if isinstance(part, Single):
-        text = part.properties[:_ID_END]
-    else:
-        text = first_properties(part.body, _ID_END)
-    # Ids come first among the properties that columns write.
-    name, _, value = text.partition(b"\x02")[0].partition(b"\x01")
-    return value.decode("ascii", "replace") if name == _ID_NAME else ""
+        return id_of(part.properties)
+    return id_of(first_properties(part.body, _ID_SIZE))
 
 
 def _rows_of(part: Part) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from rocketwire.columns.client_parts import parts_of, sender_of
 from rocketwire.columns.deliver import Deliverer
-from rocketwire.columns.encode import Frame
+from rocketwire.columns.encode import Frame, Single
 from rocketwire.embedded.cluster import EmbeddedCluster
 from rocketwire.embedded.faults import Fault, FaultKind
 from rocketwire.errors import SendFailedError
@@ -159,3 +159,38 @@ def test_threads_end_with_the_work(deliver):
         if thread.name == "rocketwire-send":
             thread.join(10)
             assert not thread.is_alive()
+
+
+class Requests:
+    """A hook that notes the first id and the bytes of each request."""
+
+    def __init__(self):
+        self.told = []
+
+    def after_send(self, event):
+        self.told.append((event.message_ids[0], event.size))
+
+
+def test_hooks_are_told_of_a_row_as_of_any_message():
+    """By the id of the first row of a request; a row that goes alone is compressed by the producer's rule."""
+    hook = Requests()
+    with (
+        EmbeddedCluster(brokers=1) as own,
+        Producer(own.name_server, group="ids", hooks=[hook], compress_over=1000) as producer,
+    ):
+        own.create_topic("t", queues=1)
+        queue = producer.publish_queues("t")[0]
+        fields = [f"UNIQ_KEY\x01{n:032X}\x02KEYS\x01k\x02".encode() for n in range(5)]
+        items = b"".join(encode_item(b"x", text, 0) for text in fields[:3])
+        running = Deliverer(parts_of(producer), sender_of(producer))
+        running.put(Frame("t", queue, memoryview(items), np.arange(3, dtype=np.int64)))
+        running.put(Single("t", queue, b"x" * 999, fields[3], 0, 3))
+        running.put(Single("t", queue, b"x" * 1000, fields[4], 0, 4))
+        running.put(frame(queue))
+        running.finish()
+        stored = own.messages("t")
+    ids, sizes = zip(*hook.told, strict=True)
+    assert ids == (*(f"{n:032X}" for n in (0, 3, 4)), "")
+    assert sizes[1] == 999
+    assert sizes[2] < 100
+    assert [len(message.body) for message in stored[3:5]] == [999, 1000]
