@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from rocketwire import config, consumer_config, setting_values, telemetry_config
+from rocketwire import compound_settings, config, consumer_config, setting_values, telemetry_config
 from rocketwire.simple_consumer_config import SimpleConsumerConfig
 
 TARGET: Final = Path(__file__).parent.parent / "src" / "rocketwire" / "options.py"
@@ -28,13 +28,13 @@ ACCEPTS: Final[dict[Any, str]] = {
     setting_values.size: "int | str",
     setting_values.seconds: "float | str",
     config._name: "str | None",  # noqa: SLF001 - this tool belongs to the tables
-    config._credentials: "CredentialsSource | None",  # noqa: SLF001
-    config._tls: "Tls | Mapping[str, Any] | bool | None",  # noqa: SLF001
-    config._address_map: "AddressMap | str | None",  # noqa: SLF001
+    compound_settings.as_credentials: "CredentialsSource | None",
+    compound_settings.as_tls: "Tls | Mapping[str, Any] | bool | None",
+    compound_settings.as_address_map: "AddressMap | str | None",
     config._fault: "FaultPolicy | FaultPolicyName",  # noqa: SLF001
     config._hooks: "Iterable[Hook]",  # noqa: SLF001
     config._attempt_timeout: "float | str | None",  # noqa: SLF001
-    config._auto_batch: "AutoBatch | Mapping[str, Any] | bool | None",  # noqa: SLF001
+    compound_settings.as_auto_batch: "AutoBatch | Mapping[str, Any] | bool | None",
     config._trace: "bool | str | None",  # noqa: SLF001
     telemetry_config.as_telemetry: "TelemetryConfig | Mapping[str, Any] | str | PathLike[str] | None",
     consumer_config.start_position: "Start",

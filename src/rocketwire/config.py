@@ -15,14 +15,24 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
+from rocketwire.compound_settings import (
+    AddressMap,
+    AutoBatch,
+    Credentials,
+    CredentialsSource,
+    Tls,
+    as_address_map,
+    as_auto_batch,
+    as_credentials,
+    as_tls,
+)
 from rocketwire.errors import ConfigError
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.java_settings import JAVA_NAMES
 from rocketwire.setting_values import (
     MIB,
-    check_address,
     flag,
     flag_of,
     name_servers,
@@ -33,7 +43,24 @@ from rocketwire.setting_values import (
 )
 from rocketwire.telemetry_config import TelemetryConfig, as_telemetry
 
-AddressMap: TypeAlias = Mapping[str, str] | Callable[[str], str]
+__all__ = [
+    "AUTO",
+    "MIB",
+    "AddressMap",
+    "AutoBatch",
+    "ClientConfig",
+    "Credentials",
+    "CredentialsSource",
+    "ProducerConfig",
+    "ReaderConfig",
+    "Tls",
+    "canonical",
+    "check_group",
+    "from_mapping",
+    "gather",
+    "needs_trust",
+    "option",
+]
 
 _log = logging.getLogger("rocketwire.config")
 #: A send, a request or an interval that may take longer was hardly meant so.
@@ -42,122 +69,12 @@ _LIKELY_MILLISECONDS: Final = 500.0
 AUTO: Final = -1.0
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 C = TypeVar("C", bound="ClientConfig")
-S = TypeVar("S", "AutoBatch", "Tls")
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Keys of an access-controlled cluster. They appear in no repr, log or error."""
-
-    access_key: str
-    secret_key: str = field(repr=False)
-    security_token: str | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if not self.access_key or not self.secret_key:
-            raise ConfigError("credentials need both access_key and secret_key")
-
-
-#: Keys, or a function that returns the keys to use now (for those that rotate).
-CredentialsSource: TypeAlias = Credentials | Callable[[], Credentials]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
-    """How connections are encrypted. The server's name is verified unless ``verify`` is False."""
-
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    key_password: str | None = field(default=None, repr=False)
-    verify: bool = True
-    server_name: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.key_file and not self.cert_file:
-            raise ConfigError("tls: key_file without cert_file; give both for mutual TLS")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoBatch:
-    """Send messages that were submitted one by one in batches.
-
-    A batch leaves when it has ``size`` bytes or ``messages`` messages, when nothing of its kind is
-    under way (so a lone message is not delayed), or after ``linger`` seconds. It is safe to leave
-    on. Leave it off where each message must be answered for on its own: a batch is stored, retried
-    and refused as a whole, all of it goes to one queue, and its bodies are not compressed.
-    """
-
-    linger: float = 0.005
-    size: int = 128 * 1024
-    messages: int = 1000
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.linger <= 30:
-            raise ConfigError(f"auto_batch linger is {self.linger}: 0 to 30 seconds")
-        if not 1 <= self.size <= 4 * MIB:
-            raise ConfigError(f"auto_batch size is {self.size}: 1 byte to 4 MiB")
-        if self.messages < 1:
-            raise ConfigError(f"auto_batch messages is {self.messages}: at least 1")
-
-
-_MAP_EXAMPLE: Final = '{"172.17.0.2:10911": "127.0.0.1:10911"}'
-
-
-def _address_map(value: object) -> AddressMap | None:
-    if value is None or callable(value):
-        return value
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise ConfigError(
-                f"{value!r} is no JSON object of addresses; write e.g. {_MAP_EXAMPLE}"
-            ) from None
-    if not isinstance(value, Mapping):
-        raise ConfigError(
-            f"{value!r} is neither a mapping of addresses nor a function; give e.g. {_MAP_EXAMPLE}"
-        )
-    found = {str(k): str(v) for k, v in value.items()}
-    for address in (*found, *found.values()):
-        check_address(address, f"a map like {_MAP_EXAMPLE} is needed; this one")
-    return found
 
 
 def _fault(value: object) -> FaultPolicy:
     if isinstance(value, FaultPolicy):
         return value
     return FaultPolicy.named(str(value))
-
-
-def _credentials(value: object) -> CredentialsSource | None:
-    if value is None or isinstance(value, Credentials) or callable(value):
-        return value
-    raise ConfigError("give a Credentials, or a function that returns one")
-
-
-def _tls(value: object) -> Tls | None:
-    if value is None or isinstance(value, Tls):
-        return value
-    if isinstance(value, Mapping):
-        return _filled(Tls, value)
-    return Tls() if flag(value) else None
-
-
-def _filled(kind: type[S], values: Mapping[str, Any]) -> S:
-    names = [spec.name for spec in dataclasses.fields(kind)]
-    for name in values:
-        if name not in names:
-            raise ConfigError(f"{name!r} is none of {', '.join(names)}")
-    return kind(**values)
-
-
-def _auto_batch(value: object) -> AutoBatch | None:
-    if value is None or isinstance(value, AutoBatch):
-        return value
-    if isinstance(value, Mapping):
-        return _filled(AutoBatch, value)
-    return AutoBatch() if flag(value) else None
 
 
 def _trace(value: object) -> str | None:
@@ -241,13 +158,13 @@ class ClientConfig:
         None, text_or_none, "namespace (v2, since 5.2), sent beside names"
     )
     credentials: CredentialsSource | None = option(
-        None, _credentials, "keys, or a function giving them", secret=True, trusted=True
+        None, as_credentials, "keys, or a function giving them", secret=True, trusted=True
     )
     tls: Tls | None = option(
-        None, _tls, "encrypt connections; the server's name is verified", trusted=True
+        None, as_tls, "encrypt connections; the server's name is verified", trusted=True
     )
     address_map: AddressMap | None = option(
-        None, _address_map, "advertised address -> address to use instead (mapping or function)"
+        None, as_address_map, "advertised address -> address to use instead (mapping or function)"
     )
     header: str = option("binary", _choice("binary", "json"), "how request headers are written")
     fault: FaultPolicy = field(
@@ -319,7 +236,7 @@ class ProducerConfig(ClientConfig):
     default_topic_queues: int = option(4, whole, "queues of a topic that is created on first use")
     max_in_flight: int = option(10_000, whole, "messages submitted and not answered yet")
     max_in_flight_bytes: int = option(64 * MIB, size, "their bodies together")
-    auto_batch: AutoBatch | None = option(None, _auto_batch, "send submitted messages in batches")
+    auto_batch: AutoBatch | None = option(None, as_auto_batch, "send submitted messages in batches")
     selector: Any = option(
         None,
         _same,

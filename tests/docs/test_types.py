@@ -38,15 +38,15 @@ except SendFailedError as error:
 
 EXPECTED = [
     "rocketwire.sync.producer.Producer",
-    "rocketwire.message.SendResult",
+    "rocketwire.send_result.SendResult",
     "str",
-    "rocketwire.message.SendResult",
-    "list[rocketwire.message.SendResult]",
+    "rocketwire.send_result.SendResult",
+    "list[rocketwire.send_result.SendResult]",
     "tuple[rocketwire.fault_policy.BrokerHealth, ...]",
-    "tuple[tuple[str, str, int, fallback=rocketwire.message.MessageQueue], ...]",
+    "tuple[tuple[str, str, int, fallback=rocketwire.message_queue.MessageQueue], ...]",
     "datetime.datetime",
-    "rocketwire.message.SendResult",
-    "tuple[tuple[str, str, int, fallback=rocketwire.message.MessageQueue], ...]",
+    "rocketwire.send_result.SendResult",
+    "tuple[tuple[str, str, int, fallback=rocketwire.message_queue.MessageQueue], ...]",
     "rocketwire.errors.Outcome",
     "tuple[rocketwire.errors.Attempt, ...]",
 ]
