@@ -66,12 +66,10 @@ def sender_of(producer: Producer) -> Sender:
     which harms nobody.
     """
     # A reader needs none of what sends.
-    from rocketwire.core.faults.selection import RoundRobinCounter
     from rocketwire.core.sending.sender import Sender
 
     parts = parts_of(producer)
     own = producer._sender  # noqa: SLF001
-    positions = RoundRobinCounter(parts.instance.random)
-    sender = Sender(parts.instance, own.config, positions, own.hooks)
+    sender = Sender(parts.instance, own.config, parts.instance.new_positions(), own.hooks)
     sender.counters = own.counters
     return sender

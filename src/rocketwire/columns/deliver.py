@@ -16,15 +16,8 @@ from typing import Final, cast
 from rocketwire.columns.client_parts import ClientParts, pause_after
 from rocketwire.columns.encode import Frame, Single
 from rocketwire.core.sending.attempt import SendAttempt
-from rocketwire.core.sending.retry import is_retryable
 from rocketwire.core.sending.sender import Sender
-from rocketwire.errors import (
-    Outcome,
-    RocketMQError,
-    RouteError,
-    SendFailedError,
-    TopicNotFoundError,
-)
+from rocketwire.errors import Outcome, SendFailedError
 from rocketwire.message import Message, MessageQueue
 from rocketwire.wire.batch import first_properties
 from rocketwire.wire.send_properties import id_of
@@ -213,7 +206,7 @@ class Deliverer:
                 retries += max(1, len(error.attempts))
                 if self._is_closed:  # nobody waits for it any more
                     raise
-                if clock() >= deadline or not _may_succeed_later(error):
+                if clock() >= deadline or not self._sender.may_succeed_later(error):
                     raise _with_rows(error, part) from error
             else:
                 history = attempt.history
@@ -282,15 +275,6 @@ def _first_id(part: Part) -> str:
 
 def _rows_of(part: Part) -> int:
     return len(part.rows) if isinstance(part, Frame) else 1
-
-
-def _may_succeed_later(error: SendFailedError) -> bool:
-    cause: BaseException | None = error.attempts[-1].error if error.attempts else error.__cause__
-    if isinstance(cause, TopicNotFoundError):
-        return False
-    if isinstance(cause, RouteError) or cause is None:
-        return True
-    return isinstance(cause, RocketMQError) and is_retryable(cause)
 
 
 def _with_rows(error: SendFailedError, part: Part) -> SendFailedError:

@@ -20,6 +20,7 @@ from rocketwire.errors import (
     RocketMQError,
     SendFailedError,
     SendTimeoutError,
+    TopicNotFoundError,
     TransportError,
 )
 from rocketwire.message import SendStatus
@@ -85,6 +86,20 @@ def is_retryable(error: Exception, *, also: Collection[int] = ()) -> bool:
         # A broker that answers garbage is not healthy; another one may be.
         return True
     return isinstance(error, RocketMQError) and error.retryable
+
+
+def may_succeed_later(error: SendFailedError) -> bool:
+    """Whether a send that failed with all its attempts may succeed when it is made again after a pause.
+
+    A topic that no name server knows is not worth waiting for; one without a queue to write to is, and
+    so is a send that ended before it was tried.
+    """
+    cause = error.attempts[-1].error if error.attempts else error.__cause__
+    if cause is None:
+        return True
+    if isinstance(cause, TopicNotFoundError):
+        return False
+    return isinstance(cause, Exception) and is_retryable(cause)
 
 
 def should_retry_status(status: SendStatus, *, retry_when_not_stored: bool) -> bool:

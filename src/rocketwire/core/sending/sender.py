@@ -33,6 +33,7 @@ from rocketwire.core.sending.history import SendHistory
 from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.operation import send_oneway, send_operation
 from rocketwire.core.sending.order import KeyOrder, KeySlot
+from rocketwire.core.sending.retry import may_succeed_later
 from rocketwire.core.sending.stats import Counters
 from rocketwire.core.sending.target import TopicPlan
 from rocketwire.core.sending.validate import as_batch, check_batch, check_message, check_queue
@@ -456,6 +457,9 @@ class Sender:
             attempt.target = None
 
     # -- operations -------------------------------------------------------------------------
+
+    #: Whether a caller that has more time than a send should make one that failed again.
+    may_succeed_later = staticmethod(may_succeed_later)
 
     def operation(self, attempt: SendAttempt) -> Op[SendResult]:
         """The rest of a send; its first effect is the attempt, if that has a target.

@@ -11,6 +11,7 @@ from rocketwire.core.sending.retry import (
     describe_failure,
     failure,
     is_retryable,
+    may_succeed_later,
     outcome_of,
     should_retry_status,
     tries_allowed,
@@ -23,6 +24,7 @@ from rocketwire.errors import (
     ConnectionLostError,
     InvalidMessageError,
     LocalProtocolError,
+    NameServerUnavailableError,
     NoWritableQueueError,
     Outcome,
     PermissionDeniedError,
@@ -30,6 +32,7 @@ from rocketwire.errors import (
     RequestTimeoutError,
     SendFailedError,
     SendTimeoutError,
+    TopicNotFoundError,
 )
 from rocketwire.message import MessageQueue, SendStatus
 from rocketwire.wire.codes import error_for
@@ -106,6 +109,32 @@ def test_errors_worth_another_try(error):
 )
 def test_errors_that_another_try_would_repeat(error):
     assert not is_retryable(error)
+
+
+def test_a_send_is_made_again_later_if_its_last_attempt_was_worth_another_one():
+    busy, illegal = attempt("b", error_for(2, "", "b")), attempt("b", error_for(13, "", "b"))
+    assert may_succeed_later(failure([illegal, busy], 1.0, deadline_passed=False))
+    assert not may_succeed_later(failure([busy, illegal], 1.0, deadline_passed=True))
+    # An attempt without an error was stored, if not as safely as asked for.
+    assert may_succeed_later(failure([attempt("b", None)], 1.0, deadline_passed=False))
+
+
+@pytest.mark.parametrize(
+    ("cause", "may"),
+    [
+        (None, True),  # it ended before its turn
+        (NoWritableQueueError("x"), True),
+        (NameServerUnavailableError("x"), True),
+        (TopicNotFoundError("x"), False),  # waiting does not make a topic
+        (ClientClosedError("x"), False),
+        (OSError("x"), False),
+        (KeyboardInterrupt(), False),
+    ],
+)
+def test_a_send_without_an_attempt_is_made_again_later_if_its_cause_may_pass(cause, may):
+    error = SendFailedError("x")
+    error.__cause__ = cause
+    assert may_succeed_later(error) is may
 
 
 @pytest.mark.parametrize("status", SendStatus)
