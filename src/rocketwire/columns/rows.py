@@ -7,7 +7,6 @@ in C. Only for those that fail is a sentence made.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +27,9 @@ from rocketwire.columns.buffers import (
     used_bytes,
 )
 from rocketwire.columns.schema import OUR_PROPERTIES, READ_ONLY_COLUMNS
+from rocketwire.core.naming import FORBIDDEN_TOPICS
+from rocketwire.core.sending.validate import check_topic
+from rocketwire.errors import InvalidMessageError
 from rocketwire.wire.properties import NAME_END, RESERVED, VALUE_END, Property
 
 #: Columns whose bytes count when a batch is cut into pieces.
@@ -35,13 +37,6 @@ SIZED_COLUMNS: Final = (
     "body", "topic", "tags", "keys", "shardingKey", "rowId", "properties", "targetBroker",
 )  # fmt: skip
 
-_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
-_FORBIDDEN_TOPICS: Final = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
-    }
-)  # fmt: skip
 #: What follows a name, what follows a value, and what the join puts between pieces: nothing.
 _SEPARATORS: Final = [pa.scalar(text, pa.binary()) for text in (NAME_END, VALUE_END, "")]
 #: What may not be a user's property here: RocketMQ's own names, and those that have a column.
@@ -271,21 +266,25 @@ def _check_topic(rows: Rows, bad: BadRows) -> None:
         if value is None:
             continue
         name = value.decode(errors="replace")
-        if not topic_fault(name):
+        fault = topic_fault(name)
+        if not fault:
             continue
         mask = pc.equal(rows.topic, pa.scalar(value, pa.binary()))
+        told = f"topic is {name!r}: {fault}"
         _blame(
             bad,
             pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False),
-            lambda row, name=name: f"topic is {name!r}: {topic_fault(name)}",  # type: ignore[misc]
+            lambda row, told=told: told,  # type: ignore[misc]
         )
 
 
 def topic_fault(name: str) -> str:
     """What keeps a topic from being written to; empty when nothing does."""
-    if name in _FORBIDDEN_TOPICS:
+    if name in FORBIDDEN_TOPICS:
         return "RocketMQ keeps it for itself"
-    if _TOPIC.fullmatch(name) is None:
+    try:
+        check_topic(name)
+    except InvalidMessageError:
         return "1 to 127 letters, digits, %, |, _ or -"
     return ""
 

@@ -244,6 +244,8 @@ BAD = [
     ({"properties": [("n", "x" * 33000)]}, "properties take 330"),
     ({"topic": None}, "topic is null"),
     ({"topic": "no spaces"}, "topic is 'no spaces': 1 to 127"),
+    ({"topic": "t" * 128}, "1 to 127"),
+    ({"topic": ""}, "1 to 127"),
     ({"topic": "SELF_TEST_TOPIC"}, "RocketMQ keeps it for itself"),
 ]
 TYPES = {
