@@ -1,6 +1,6 @@
 """A client that can be a member of a consumer group, of either shell.
 
-The asyncio consumer handles them in tasks, the blocking one on threads; what both are besides is
+The asyncio consumer handles messages in tasks, the blocking one on threads; what both have in common is
 here: subscriptions, joining and leaving, control, and what a member shows of itself.
 """
 
@@ -239,10 +239,10 @@ class GroupClient(AsyncClient[ConsumerConfig]):
         return None if self._is_ending else self._workload.go_on(work)
 
     def _handled(self, workload: Workload, work: Work) -> Generator[Any, object, None]:
-        """What a piece of work gives a handler, one after the other; is sent what the handler made of each.
+        """Yields each input of the handler, and is sent its result.
 
         Both shells go through it and call the handler in between, which one of them awaits: a step
-        of a generator costs less than a call. Left before its end, it decides nothing.
+        of a generator costs less than a call. If it is closed early, no message is settled.
         """
         tracer, group, is_batch = self._tracer, self._config.group, self._config.batch > 1
         given: Any = work.given

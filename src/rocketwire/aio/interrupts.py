@@ -16,8 +16,8 @@ def answer_interrupts(call: Callable[[], object]) -> Iterator[None]:
     """Within it, the second Ctrl-C calls this. One after that is raised as ever.
 
     Python raises ``KeyboardInterrupt`` in whatever code runs at that moment, and so does asyncio's
-    runner, which at the first one cancels its main task. In the code of a loop that loses a wake-up, in
-    that of a lock its release: what waits for these waits for ever.
+    runner, which at the first one cancels its main task. Raised inside the loop's code it loses a
+    wake-up, inside a lock's code the release: what waits for these would wait for ever.
 
     Args:
         call: safe on any thread and in a signal handler.

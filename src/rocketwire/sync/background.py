@@ -219,7 +219,7 @@ class Background:
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(self._drain)
                 raise
-        # Else it looks for itself when its loop runs, or refuses all when that can't be.
+        # Otherwise the thread empties the inbox when its loop starts, or refuses everything if it can't.
 
     def post(self, delivery: SingleDelivery) -> None:
         """Send a submitted message there, as ``run`` does an operation."""

@@ -1,4 +1,4 @@
-"""Whether this thread is in the midst of a call of a producer: a signal handler, a hook or a finalizer asks.
+"""Counts the calls of a producer that this thread is in, for signal handlers, hooks and finalizers inside of them.
 
 Each thread counts its own calls, in plain attributes::
 

@@ -80,7 +80,7 @@ class ChainedWakeUps:
             loop.call_later(_PATIENCE, self._watch, self._steps)
 
     def pass_on(self) -> None:
-        """It is the next one's turn: a thread that was let go on calls it first of all."""
+        """Wake the next thread. Every thread that was woken calls this first."""
         self._steps += 1  # two threads may count one step: that it has changed is enough
         latches = self._latches
         while True:

@@ -103,8 +103,8 @@ class BlockingClient(Generic[C]):
         """Finish what is under way, and close; a second call does nothing.
 
         Called by a hook on the background thread, or by a signal handler or finalizer in the midst of
-        another call of this client, it returns at once, and what is left is done beside it: that can't
-        come to its end before the caller has returned.
+        another call of this client, it returns at once, and a thread does the rest: the interrupted call
+        has to end first.
         """
         with self._start_lock:
             if self._state == "running":

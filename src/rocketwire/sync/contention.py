@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Final, Self
 
-#: Of more threads than these each spends most of its time waiting for Python's lock, which every call of
-#: a socket gives away. A request has four such calls and waits twice; handed to one thread, which writes
+#: Above this many threads each spends most of its time waiting for Python's lock, which every call of a
+#: socket releases. A request has four such calls and waits twice; handed to one thread, which writes
 #: those of many together, it has none and waits once. A transaction has eight, and waits twice. With
 #: fewer threads that is no gain.
 _MANY: Final = 8

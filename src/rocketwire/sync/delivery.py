@@ -15,7 +15,7 @@ from rocketwire.setting_values import limit
 from rocketwire.sync.callbacks import CallbackThread
 from rocketwire.system.latch import Latch
 
-#: Its fields are kept by the classes below it. By a name, because mypy believes a plain ``()``.
+#: Its fields are kept by the classes below it. A variable, because mypy takes a literal ``()`` to mean that there are no fields.
 _SLOTS_BELOW: tuple[str, ...] = ()
 
 

@@ -29,7 +29,7 @@ class Driver:
     Args:
         pool: its connections.
         clock: the clock of the operations.
-        must_not_wait: whether what this thread would wait for waits for this thread.
+        must_not_wait: whether waiting would deadlock, because this thread runs a hook or a signal handler.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Driver:
     def _wait(self, effect: Wait) -> bool:
         event = effect.event
         if not event.is_set and (event.setter == threading.get_ident() or self._must_not_wait()):
-            # Only the code below us, which this signal handler or finalizer has interrupted, opens it.
+            # Only the interrupted code further down this stack can set the event: waiting would deadlock.
             return False
         latch = Latch()
         event.add_waiter(latch.open)

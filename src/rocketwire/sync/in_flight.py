@@ -146,7 +146,7 @@ class InFlightLimit:
                     self._admit()
             if not caller.is_let_in:
                 caller.latch.wait(timeout)
-            # Here, too: an interrupt may come where this begins, and the place is taken by then.
+            # Inside the try, too: the room is taken by now, and an interrupt may come as this call begins.
             self._leave_queue(caller)
         except BaseException:
             self._leave_queue(caller)

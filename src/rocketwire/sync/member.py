@@ -126,8 +126,8 @@ class Member(GroupClient):
                     given = handled.send(result)
                 except StopIteration:
                     break
-            # With an error it holds this frame, and all that the handler had; and a worker that waits keeps
-            # no messages.
+            # The traceback of an error refers to this frame and to the handler's variables; and a worker that
+            # waits must not keep messages.
             work = given = result = None
 
     def _reply_to(self, replies: list[tuple[StoredMessage, Reply]]) -> None:

@@ -214,11 +214,11 @@ class Producer(Conversations):
         return self._is_starting_here() or super()._must_not_wait() or self._calls.here.submits > 0
 
     def _must_not_wait_for_room(self) -> bool:
-        """As above, in a submit; another one below it may hold the room, or what makes some."""
+        """As above, in a submit: one that this thread interrupts may hold the lock or the room."""
         return super()._must_not_wait() or self._calls.here.submits > 1
 
     def _is_sending_here(self) -> bool:
-        """Whether a send of this very thread waits for us: a signal or a hook shuts down."""
+        """Whether a send of this thread is interrupted by the signal handler or hook that asks."""
         return self._calls.here.sends > 0
 
     def _finish_traces(self, limit: float) -> None:

@@ -4,7 +4,7 @@ A consumer that is far behind gets tens of thousands of messages a second, and r
 all its properties, times and hosts costs several times as much as everything else that happens to
 it. So an answer is only cut into records; what is in them waits.
 
-Nothing here raises for what a sender wrote, be it as odd as it may: a message that stopped its
+Nothing here raises for what a sender wrote, however malformed: a message that stopped its
 reader would stop the queue for ever. What can't be decoded is handed over as it is stored, and
 ``undecodable`` says why.
 """

@@ -1,6 +1,6 @@
 """What each field of a stored message is, read out of the record's bytes.
 
-Nothing here raises for what a sender wrote, be it as odd as it may: a message that stopped its
+Nothing here raises for what a sender wrote, however malformed: a message that stopped its
 reader would stop the queue for ever. What can't be decoded is handed over as it is stored, and
 ``undecodable`` says why.
 """

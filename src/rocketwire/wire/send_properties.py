@@ -146,7 +146,8 @@ def _encode_rows(starts: list[str], columns: list[list[str]]) -> list[bytes] | N
         return None
     if text.isascii():
         data = text.encode()
-        # No more of them than were put in here. Four times as fast as the other way.
+        # A value has a control character if there are more than were put in here. Counting them all
+        # takes a quarter of the time of asking ``isprintable`` for each column.
         if len(data) - len(data.translate(None, _CONTROLS)) != width * count:
             return None
     elif all(map(_is_ordinary, map("".join, columns))):

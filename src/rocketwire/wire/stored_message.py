@@ -45,7 +45,7 @@ Buffer = bytes | bytearray | memoryview
 
 #: Bodies are made whole up to this size; brokers refuse messages a fraction of it.
 MAX_BODY: Final = 64 * 1024 * 1024
-#: More messages than any body has room for.
+#: More messages than fit into any body.
 _FAR_MORE: Final = MAX_BODY
 
 _START: Final = Struct(">iI")

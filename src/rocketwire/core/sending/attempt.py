@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from rocketwire.core.sending.sender import Sender
     from rocketwire.core.sending.target import SendTarget
 
-#: Stands in an attempt that is over for the message that it carried.
+#: Replaces the message of a finished attempt, so that the message can be freed.
 RELEASED: Final = Message("-", b"-")
-#: The ids of a batch stay numbers until a result is read.
+#: The ids of a batch; those of an ``IdBlock`` are made into text when a result is read.
 MessageIds: TypeAlias = tuple[str, ...] | IdBlock
 
 
@@ -214,8 +214,8 @@ class SendAttempt:
     def operation(self) -> Op[SendResult]:
         """The rest of the send. Its first effect is this attempt, if it has a target.
 
-        A driver that has written the attempt does not perform that effect, but resumes the
-        operation with what came of it.
+        A driver that has written the attempt does not perform that effect: it sends the reply into
+        the operation, or throws the error.
         """
         return self.sender.operation(self)
 

@@ -38,7 +38,7 @@ _NO_BATCHES: Final = frozenset(
 
 
 def _ignore(batch: OpenBatch) -> None:
-    """No in-flight limit counts batches."""
+    """The default of ``on_new``: no in-flight limit counts batches."""
 
 
 class Accumulator:
@@ -75,14 +75,14 @@ class Accumulator:
         self._single: set[str] = set()
         self._overhead: Final = sender.encoder.item_overhead
         self._checked_fields = sender.encoder.checked_fields
-        #: Where the parts of an open batch end that has no place left.
+        #: The length of ``parts`` of a full batch.
         self._end_of_last: Final = settings.messages * WIDTH
-        #: The open batch that took the last message without a key: most go where the one before went. None
-        #: of those that are not waited for is here, nor one that is closed.
+        #: The open batch that took the last message without a key, because most messages go where the one
+        #: before went. Never a closed batch, nor one of messages with ``wait_store_ok=False``.
         self._recent: OpenBatch | None = None
-        #: Whether this very thread was interrupted in the midst of putting a message into a batch.
+        #: Whether this thread was interrupted while it put a message into a batch.
         self.is_in_midst: Callable[[], bool] = getattr(self._lock, "_is_owned", lambda: False)
-        #: What was raised in the moment after a message had got its place.
+        #: An exception that was raised just after a message was added, which is sent all the same.
         self._despite: BaseException | None = None
 
     # -- taking messages in -----------------------------------------------------------------
@@ -289,7 +289,7 @@ class Accumulator:
 
     def _end(self, batch: OpenBatch, error: Exception) -> None:
         if batch.slots:
-            # Slots of messages that went have left; messages that were only taken back fail no other.
+            # Messages that were sent have left their slots. One that was withdrawn must not fail those behind it.
             wanted = {batch.message(place).sharding_key for place in batch.places()}
             for key, slot in batch.slots.items():
                 self._sender.order.leave(slot, error if key in wanted else None)

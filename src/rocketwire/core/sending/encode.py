@@ -107,7 +107,7 @@ class Encoder:
         self._namespace = namespace_field(config.namespace)
         #: Whether so many bytes may be compressed here and now; None: always.
         self.may_compress: Callable[[int], bool] | None = None
-        #: Bodies that were compressed beforehand, by the number of the object.
+        #: Bodies that were compressed beforehand, by the ``id()`` of the body.
         self.prepared: dict[int, tuple[bytes, bytes, int]] = {}
         #: Bytes of a message in a batch beyond its body and its fields.
         self.item_overhead = ITEM_OVERHEAD + len(ID_NAME) + len(ids.prefix) + 12 + len(ID_END)
@@ -182,7 +182,7 @@ class Encoder:
             InvalidMessageError: it breaks a rule.
         """
         fields = None
-        given: object = message  # annotations bind nobody
+        given: object = message  # callers may pass anything
         topic = given.topic if isinstance(given, Message) else None
         if type(topic) is str and topic in known_topics and 0 < len(message.body) <= self._max_size:
             fields = encode_ordinary(message)
@@ -289,7 +289,7 @@ class Encoder:
         if len(bodies) <= MOST_AT_ONCE:
             ids = self._ids.block(len(bodies))
             return ids, encode_items(bodies, fields, flags, ids)
-        # More ids than surely differ within one moment: in several blocks.
+        # One block of ids is unique up to this number of messages: use several blocks.
         texts: list[str] = []
         parts: list[bytes] = []
         for start in range(0, len(bodies), MOST_AT_ONCE):

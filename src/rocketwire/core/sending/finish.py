@@ -62,9 +62,9 @@ def leave_order(attempt: SendAttempt) -> None:
 
 
 def interrupted(attempt: SendAttempt) -> None:
-    """A send ended by an error, or was interrupted at any moment: it keeps no place.
+    """Release what a send holds that ended by an error, or was interrupted at any moment.
 
-    Harmless where that was seen to before.
+    That is its entry in the fault table and its key slots. A second call is harmless.
     """
     if attempt.target is not None:
         attempt.sender.instance.faults.cancelled(attempt)
@@ -74,8 +74,8 @@ def interrupted(attempt: SendAttempt) -> None:
 def written_oneway(attempt: SendAttempt, now: float) -> None:
     """An attempt that gets no answer was written at ``now``.
 
-    Under most policies the table learns nothing from that, and if writing took no time it has never
-    heard of the attempt.
+    Under most policies the fault table learns nothing from that; it knows of the attempt only if
+    writing it took time.
     """
     sender = attempt.sender
     faults, entry = sender.instance.faults, attempt.entry

@@ -75,8 +75,8 @@ class OpenBatch:
         self.first: Message = RELEASED
         self.keeps = keeps
         #: Of each message: itself, or its body where messages are not kept; its encoded properties but
-        #: the id; its flag. In one list, which one step of the interpreter puts a message into: no
-        #: interrupt leaves a part of one behind.
+        #: the id; its flag. All in one list, because one ``+=`` adds all three: an interrupt can't leave a
+        #: part of a message behind.
         self.parts: list[Any] = []
         self._count = 0
         #: How many bytes it still takes.
@@ -102,7 +102,7 @@ class OpenBatch:
         return self._count or len(self.parts) // WIDTH
 
     def message(self, place: int) -> Message:
-        """One of its messages, or one that travels exactly so."""
+        """One of its messages, or an equal one that is made again from its encoded parts."""
         if self.keeps:
             return self.parts[place * WIDTH]  # type: ignore[no-any-return]
         if not place:

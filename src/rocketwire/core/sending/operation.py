@@ -200,7 +200,10 @@ def _aim(
     tries_left: int,
     deadline: float,
 ) -> RocketMQError | None:
-    """Choose where an attempt goes, and how long it may take; why the send ends if there is no place.
+    """Choose where an attempt goes, and how long it may take.
+
+    Returns:
+        The error that ends the send, if there is no queue for it.
 
     Raises:
         RocketMQError: a selector's fault, and nothing was sent.
@@ -254,7 +257,7 @@ def _refresh(sender: Sender, route: TopicEntry, deadline: float) -> Op[TopicEntr
             default_topic=sender.defaults[0] if route.is_fallback else None,
             default_queues=sender.defaults[1],
         )
-    except RocketMQError:  # the shutdown of the client, too, of which the next attempt is told
+    except RocketMQError:  # also that the client was shut down: the next attempt raises it again
         return route
     return fresh if fresh is not None and fresh.queues else route
 

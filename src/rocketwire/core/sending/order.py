@@ -19,7 +19,7 @@ from rocketwire.errors import Outcome, SendFailedError
 #: Of every slot that never had to wait, as most do not.
 _READY: Final = Event()
 _READY.set()
-#: How long a submitted message may wait for those of its key before it; each of them is bounded.
+#: How long a submitted message may wait for earlier sends of its key; each of these has a timeout.
 PATIENCE: Final = 3600.0
 
 

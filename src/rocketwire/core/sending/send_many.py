@@ -188,9 +188,9 @@ class ManySender:
     """One call of ``send_many``.
 
     Whatever goes through all messages does so in pieces, so that a list of a million does not keep
-    an event loop. What can be done with a message is done while its piece is near: the memory of a
-    long list is far away by the time at which it is sent. Messages without a sharding key are
-    encoded at once, if that takes no more than ``_AHEAD`` bytes, and then let go of.
+    an event loop. As much as possible is done with a message as soon as it is checked: by the time
+    at which the last one is, a long list has left the caches of the CPU. Messages without a sharding
+    key are encoded at once, if that takes no more than ``_AHEAD`` bytes, and then let go of.
 
     Raises:
         InvalidMessageError: ``messages`` are none.
@@ -216,7 +216,7 @@ class ManySender:
         self._stored = 0
         #: Messages for which a selector found no queue.
         self._refused = 0
-        #: Messages that were encoded since the last turn, and the number of that.
+        #: Messages that were encoded since other tasks last ran, and how often they have run.
         self._encoded = 0
         self._turn = 0
 
@@ -321,7 +321,7 @@ class ManySender:
                 if queue not in by_queue:
                     by_queue[queue] = Cutter(self._limit)
                 by_queue[queue].add(some.picked(places))
-            if some is not keyed[-1]:  # a list of a few has no turn to wait for
+            if some is not keyed[-1]:  # a short list keeps no other task waiting
                 yield from self._take_turns()
         streams: list[Stream] = []
         for queue, cutter in by_queue.items():

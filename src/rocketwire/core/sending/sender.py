@@ -440,7 +440,7 @@ class Sender:
         return bool(route.queues) and now - route.fetched_at <= self._stale_after
 
     def is_current(self, attempt: SendAttempt) -> bool:
-        """Whether the broker of an attempt would be chosen from now, as when the attempt was made."""
+        """Whether the broker of an attempt is still one that may be chosen."""
         if attempt.place is not None and attempt.place.is_pinned:
             return True
         plan = self._plans[attempt.mode].get(attempt.message.topic)
