@@ -10,12 +10,12 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from datetime import datetime
 from typing import Final
 
 import numpy as np
 
 from rocketwire.columns.buffers import Bytes
+from rocketwire.wire.message_id import MessageIdMaker
 
 _HEX: Final[Bytes] = np.frombuffer(
     b"".join(b"%02X" % value for value in range(256)), dtype=np.uint8
@@ -33,14 +33,6 @@ def hex_matrix(data: Bytes) -> Bytes:
     rows, width = data.shape
     digits: Bytes = _HEX[data].reshape(rows, width * 2)
     return digits
-
-
-def month_start_ms(moment_ms: int) -> int:
-    """When the month of a moment began, in local time as Java counts it."""
-    local = datetime.fromtimestamp(moment_ms / 1000).astimezone()
-    first = local.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    # The offset may differ at the first of the month (daylight saving): ask again for that day.
-    return int(first.replace(tzinfo=None).astimezone().timestamp() * 1000)
 
 
 def _now_ms() -> int:
@@ -66,8 +58,8 @@ class MessageIdColumn:
         clock_ms: Callable[[], int] = _now_ms,
     ) -> None:
         number = secrets.randbits(32) if salt is None else salt
-        prefix = address + (process & 0xFFFF).to_bytes(2, "big") + number.to_bytes(4, "big")
-        self._prefix: Final = prefix.hex().upper().encode()
+        #: Knows how ids of a moment begin. It is asked for moments that only grow.
+        self._maker: Final = MessageIdMaker(address, process, number, clock_ms)
         self._clock_ms = clock_ms
         self._next = 0
 
@@ -75,16 +67,16 @@ class MessageIdColumn:
         """A matrix with one id in ASCII per row, each between the same bytes."""
         first = max(self._clock_ms() << 16, self._next)
         self._next = first + count
-        left = before + self._prefix
-        made = np.empty((count, len(left) + 12 + len(after)), dtype=np.uint8)
+        digits = len(before) + len(self._maker.head_at(first >> 16))
+        end = digits + _COUNTERS.shape[1]
+        made = np.empty((count, end + len(after)), dtype=np.uint8)
         row = 0
         while row < count:  # once per millisecond, that is once but for very many rows
             moment, counter = (first + row) >> 16, (first + row) & 0xFFFF
             taken = min(count - row, 0x10000 - counter)
-            since = moment - month_start_ms(moment)
             block = made[row : row + taken]
-            template = left + b"%08X" % since + b"0000" + after
+            template = before + self._maker.head_at(moment).encode() + b"0000" + after
             block[:] = np.frombuffer(template, dtype=np.uint8)
-            block[:, len(left) + 8 : len(left) + 12] = _COUNTERS[counter : counter + taken]
+            block[:, digits:end] = _COUNTERS[counter : counter + taken]
             row += taken
         return made

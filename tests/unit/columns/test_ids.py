@@ -1,10 +1,13 @@
 """Message ids made by the column have Java's layout and never repeat."""
 
-from datetime import datetime
+import time
+from datetime import UTC, datetime
 
 import numpy as np
+import pytest
 
-from rocketwire.columns.ids import MessageIdColumn, hex_matrix, month_start_ms
+from rocketwire.columns.ids import MessageIdColumn, hex_matrix
+from rocketwire.wire.message_id import MessageIdMaker
 
 NOON = int(datetime(2026, 11, 15, 12, 0).astimezone().timestamp() * 1000)
 
@@ -48,6 +51,49 @@ def test_a_new_month_counts_from_its_own_start():
     assert ids_of(column.make(1))[0][20:28] == f"{1000:08X}"
 
 
+def test_a_clock_set_back_over_the_first_stays_in_the_new_month():
+    """Ids of a month ago began with the same digits, so those of the old month must not come again."""
+    first = int(datetime(2026, 12, 1).astimezone().timestamp() * 1000)
+    times = iter([first + 1, first - 5000, first + 2])
+    column = MessageIdColumn(b"\x7f\x00\x00\x01", 1, salt=0, clock_ms=lambda: next(times))
+    made = [ids_of(column.make(1))[0] for _ in range(3)]
+    assert [text[20:] for text in made] == ["000000010000", "000000010001", "000000020000"]
+
+
+@pytest.fixture
+def zone(monkeypatch):
+    """Sets the machine's time zone."""
+
+    def be_in(name):
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield be_in
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the zone can't be set")
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("Asia/Shanghai", datetime(2017, 9, 30, 16, tzinfo=UTC)),
+        # The clock goes forward within the month.
+        ("Australia/Sydney", datetime(2017, 9, 30, 14, tzinfo=UTC)),
+        # It goes forward at midnight of the 1st, which is no time of that day: java.util.Calendar
+        # has the month begin with its first hour, that is at 1506830400000.
+        ("America/Asuncion", datetime(2017, 10, 1, 4, tzinfo=UTC)),
+    ],
+)
+def test_the_month_of_an_id_begins_when_it_does_for_every_other_id(zone, name, start):
+    zone(name)
+    now = int(datetime(2017, 10, 15, 15, tzinfo=UTC).timestamp() * 1000)
+    column = MessageIdColumn(b"\x0a\x00\x00\x01", 7, salt=9, clock_ms=lambda: now)
+    (made,) = ids_of(column.make(1))
+    assert int(made[20:28], 16) == now - int(start.timestamp() * 1000)
+    assert made == MessageIdMaker(b"\x0a\x00\x00\x01", 7, 9, lambda: now).next()
+
+
 def test_two_instances_of_one_process_do_not_collide():
     one, other = (MessageIdColumn(b"\x7f\x00\x00\x01", 1, clock_ms=lambda: NOON) for _ in "ab")
     assert set(ids_of(one.make(100))).isdisjoint(ids_of(other.make(100)))
@@ -64,8 +110,3 @@ def test_no_ids_at_all():
 
 def test_hexadecimal_digits_are_upper_case():
     assert ids_of(hex_matrix(np.array([[0, 171], [255, 16]], dtype=np.uint8))) == ["00AB", "FF10"]
-
-
-def test_the_start_of_a_month_is_local_midnight():
-    start = datetime.fromtimestamp(month_start_ms(NOON) / 1000)
-    assert (start.day, start.hour, start.minute, start.second) == (1, 0, 0, 0)
