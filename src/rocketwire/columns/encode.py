@@ -31,6 +31,7 @@ from rocketwire.columns.property_text import (
 )
 from rocketwire.columns.row_ids import NumberedIds, RowIds
 from rocketwire.columns.rows import SIZED_COLUMNS, BadRows, Rows, find_bad_rows
+from rocketwire.core.naming import RETRY_PREFIX
 from rocketwire.errors import InvalidMessageError, RouteError
 from rocketwire.message import MessageQueue
 from rocketwire.wire.batch import HEAD_SIZE, ITEM_OVERHEAD, LENGTH_SIZE, item_array_fields
@@ -61,7 +62,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """A row that can't share a request: it is delayed, or too large for a batch."""
+    """A row that can't share a request: delayed, for a retry topic, or too large for a batch."""
 
     topic: str
     queue: MessageQueue | None
@@ -185,7 +186,7 @@ class BatchEncoder:
     ) -> list[Frame | Single]:
         bodies = lengths_of(rows.body)
         sizes = bodies + pieces.sizes + ITEM_OVERHEAD
-        alone = _own_requests(rows, sizes, self._max_message_size)
+        alone = _own_requests(rows, targets, sizes, self._max_message_size)
         order = None
         if targets.codes is not None and bool((np.diff(targets.codes) < 0).any()):
             # Radix sort: 16 bits are sorted several times faster than 64.
@@ -224,8 +225,12 @@ class BatchEncoder:
                 yield Frame(topic, queue, body, numbers[low:high])
 
 
-def _own_requests(rows: Rows, sizes: Int64s, limit: int) -> Bools:
+def _own_requests(rows: Rows, targets: RowTargets, sizes: Int64s, limit: int) -> Bools:
+    """Which rows brokers take in no batch: ``core.sending.validate.needs_own_request`` by columns."""
     alone = sizes > limit
+    retried = np.array([topic.startswith(RETRY_PREFIX) for topic, _ in targets.places], np.bool_)
+    if retried.any():
+        alone |= True if targets.codes is None else retried[targets.codes]
     if rows.delay_level is not None:
         alone |= rows.delay_level > 0
     if rows.deliver_ms is not None:

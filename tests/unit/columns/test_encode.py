@@ -178,6 +178,23 @@ def test_delayed_rows_go_alone_with_their_property():
     assert "DELAY" not in found[0][3]
 
 
+@pytest.mark.parametrize("keys", [{}, {"shardingKey": ["k", None, "k", None]}])
+def test_rows_for_a_retry_topic_go_alone(keys):
+    """Brokers take no batch for it."""
+    batch = pa.record_batch(
+        {"body": list("abcd"), "topic": ["%RETRY%g", "x", "%RETRY%g", "x"], **keys}
+    )
+    parts, bad = encode(batch, topic=None)
+    assert bad == {}
+    alone = [part.row for part in parts if isinstance(part, Single)]
+    assert sorted(alone) == [0, 2]
+    assert [item[:1] + item[2:3] for item in items_of(parts).values()] == [
+        ("%RETRY%g", b"a"), ("x", b"b"), ("%RETRY%g", b"c"), ("x", b"d"),
+    ]  # fmt: skip
+    parts, _ = encode(batch.drop_columns("topic"), topic="%RETRY%g")
+    assert sorted(part.row for part in parts) == [0, 1, 2, 3]
+
+
 def test_rows_find_their_topic_by_column():
     batch = pa.record_batch({"body": list("abcd"), "topic": ["x", "y", "x", "y"]})
     parts, _ = encode(batch, topic=None)

@@ -103,6 +103,22 @@ def test_rows_are_stamped_and_counted(producer, reader, topic):
     assert sorted(ids) == sorted(f"w:{i}" for i in range(20_000))
 
 
+def test_rows_for_a_retry_topic_arrive_too(cluster, producer, reader, topic):
+    """Brokers refuse a batch for such a topic (MESSAGE_ILLEGAL), so each row has its own request."""
+    retry = f"%RETRY%{topic}"
+    cluster.create_topic(retry, queues=1)
+    bodies = [f"body-{i}" for i in range(6)]
+    result = send_table(producer, {"body": bodies, "topic": [retry, topic] * 3})
+    assert (result.rows, result.retries) == (6, 0)
+    assert sorted(m.body.decode() for m in cluster.messages(retry)) == bodies[0::2]
+    assert sorted(m.body.decode() for m in cluster.messages(topic)) == bodies[1::2]
+    send_table(producer, table_of(3, shardingKey=["a", "b", "a"]), retry)
+    found = read_table(reader, retry, columns=["body", "shardingKey"]).to_pylist()
+    by_key = [row["body"] for row in found if row["shardingKey"] == "a"]
+    assert by_key == [b"body-0", b"body-2"]
+    assert len(found) == 6
+
+
 def test_delayed_and_oversized_rows_arrive_too(producer, reader, topic):
     limit = producer._config.max_message_size
     sent = pa.table(
