@@ -206,10 +206,77 @@ _ERROR_CLASSES: Final[dict[int, type[BrokerError]]] = {
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: UnsupportedRequestError,
 }
 
-# 4.x refuses keys with its code for everything else that went wrong, and the name of its exception.
+#: The action of ACL 2.0 for each request that brokers check.
+ACTIONS: Final[dict[int, str]] = {
+    RequestCode.SEND_MESSAGE: "Pub",
+    RequestCode.SEND_MESSAGE_V2: "Pub",
+    RequestCode.SEND_BATCH_MESSAGE: "Pub",
+    RequestCode.END_TRANSACTION: "Pub",
+    RequestCode.RECALL_MESSAGE: "Pub",
+    RequestCode.PULL_MESSAGE: "Sub",
+    RequestCode.LITE_PULL_MESSAGE: "Sub",
+    RequestCode.QUERY_MESSAGE: "Sub",
+    RequestCode.QUERY_CONSUMER_OFFSET: "Sub",
+    RequestCode.UPDATE_CONSUMER_OFFSET: "Sub",
+    RequestCode.HEART_BEAT: "Sub",
+    RequestCode.CONSUMER_SEND_MESSAGE_BACK: "Sub",
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: "Sub",
+    RequestCode.LOCK_BATCH_QUEUES: "Sub",
+    RequestCode.UNLOCK_BATCH_QUEUES: "Sub",
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: "Sub",
+    RequestCode.POP_MESSAGE: "Sub",
+    RequestCode.ACK_MESSAGE: "Sub",
+    RequestCode.BATCH_ACK_MESSAGE: "Sub",
+    RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME: "Sub",
+    RequestCode.GET_ROUTE_BY_TOPIC: "Pub or Sub",
+    RequestCode.GET_ALL_TOPIC_CONFIG: "List",
+    RequestCode.UPDATE_AND_CREATE_TOPIC: "Create",
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: "Create",
+    RequestCode.DELETE_TOPIC_IN_BROKER: "Delete",
+    RequestCode.DELETE_SUBSCRIPTION_GROUP: "Delete",
+    RequestCode.UPDATE_BROKER_CONFIG: "Update",
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: "Update",
+    RequestCode.CLONE_GROUP_OFFSET: "Update",
+    RequestCode.UPDATE_NAMESRV_CONFIG: "Update",
+    RequestCode.PUT_KV_CONFIG: "Update",
+    RequestCode.DELETE_KV_CONFIG: "Update",
+    RequestCode.DELETE_TOPIC_IN_NAME_SERVER: "Update",
+    RequestCode.AUTH_CREATE_USER: "Update",
+    RequestCode.AUTH_UPDATE_USER: "Update",
+    RequestCode.AUTH_DELETE_USER: "Update",
+    RequestCode.AUTH_CREATE_ACL: "Update",
+    RequestCode.AUTH_UPDATE_ACL: "Update",
+    RequestCode.AUTH_DELETE_ACL: "Update",
+} | dict.fromkeys(
+    (
+        RequestCode.GET_MAX_OFFSET,
+        RequestCode.GET_MIN_OFFSET,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+        RequestCode.GET_EARLIEST_MESSAGE_STORE_TIME,
+        RequestCode.VIEW_MESSAGE_BY_ID,
+        RequestCode.GET_TOPIC_CONFIG,
+        RequestCode.GET_TOPIC_STATS_INFO,
+        RequestCode.GET_CONSUME_STATS,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST,
+        RequestCode.GET_PRODUCER_CONNECTION_LIST,
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+        RequestCode.GET_BROKER_CONFIG,
+        RequestCode.GET_BROKER_RUNTIME_INFO,
+        RequestCode.GET_NAMESRV_CONFIG,
+        RequestCode.GET_KV_CONFIG,
+        RequestCode.AUTH_GET_USER,
+        RequestCode.AUTH_LIST_USER,
+        RequestCode.AUTH_GET_ACL,
+        RequestCode.AUTH_LIST_ACL,
+    ),
+    "Get",
+)
+
 #: 4.x and proxies refuse for want of rights with the code for anything that went wrong.
 _REFUSALS: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION})
-_ACL_REFUSAL: Final = "AclException"
+_ACL_REFUSAL: Final = "AclException"  # as 4.x names it
 # Proxies take only messages of their topic's type; a batch has none but NORMAL.
 _WRONG_TYPE: Final = "TopicMessageType validate failed"
 # As brokers are by default.
@@ -227,7 +294,7 @@ def error_for(
         if _ACL_REFUSAL in remark or is_about_rights(remark):
             cls = PermissionDeniedError
         if cls is PermissionDeniedError:
-            remedy = remedy_for(remark, asked)
+            remedy = remedy_for(remark, ACTIONS.get(asked or 0, ""))
     if remark and remark.startswith(_WRONG_TYPE):
         remark += "; a topic of message type MIXED takes every type"
     elif remark and remark.startswith(_NO_MIXED):
