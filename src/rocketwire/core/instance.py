@@ -90,7 +90,7 @@ class Instance:
         )
         #: Seconds after which a route is asked for again before it is used. Upkeep refreshes it before,
         #: where there is a background; one that has missed two rounds is not relied on.
-        self.route_stale_after = config.route_refresh * (3.0 if config.background else 1.0)
+        self._route_stale_after = config.route_refresh * (3.0 if config.background else 1.0)
         #: Rung by senders to make the background come at once.
         self.route_wake_up = WakeUp(surroundings.make_lock())
         self.probe_wake_up = WakeUp(surroundings.make_lock())
@@ -206,6 +206,10 @@ class Instance:
         self._first_server = self.name_servers.index(address)
 
     # -- changes ----------------------------------------------------------------------------
+
+    def fresh_until(self, route: TopicEntry) -> float:
+        """Until when a route may be used without being asked for again."""
+        return route.fetched_at + self._route_stale_after
 
     def learned(self, change: RouteChange) -> None:
         """A route came in: keep the fault table in step and call the hooks."""

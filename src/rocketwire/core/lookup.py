@@ -196,7 +196,7 @@ def locate_topic(
     """
     while True:
         entry = instance.routes.get(topic)
-        if entry is not None and entry.queues and not _is_stale(instance, entry):
+        if entry is not None and entry.queues and instance.clock() <= instance.fresh_until(entry):
             return entry
         event, is_mine = instance.routes.begin_lookup(topic)
         if is_mine:
@@ -252,11 +252,6 @@ def _unknown(topic: str, who: str) -> TopicNotFoundError:
         f"topic {topic} is unknown and can't be created on first use: create it, turn on "
         f"autoCreateTopicEnable on the brokers, or start the broker that has it{who}"
     )
-
-
-def _is_stale(instance: Instance, entry: TopicEntry) -> bool:
-    """Whether the background, which should have refreshed the entry, does not."""
-    return instance.clock() - entry.fetched_at > instance.route_stale_after
 
 
 def _no_route(topic: str, found: TopicEntry | None, failure: RocketMQError | None) -> RocketMQError:

@@ -7,7 +7,7 @@ Puts a send, a route and the fault table's opinion together. Which queues are al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 from rocketwire.config import AUTO, ProducerConfig
 from rocketwire.core.faults.selection import Positions, Selector, TopicQueues, best_queue
@@ -19,6 +19,9 @@ from rocketwire.core.sending.retry import attempt_deadline, default_attempt_time
 from rocketwire.core.sending.target import ReadyTarget, SendTarget, TopicPlan, target_for
 from rocketwire.errors import InvalidMessageError, NoWritableQueueError
 from rocketwire.message import MessageQueue
+
+#: How many timeouts of callers a plan remembers the first limits of.
+_MOST_LIMITS: Final = 100
 
 
 class Chooser:
@@ -70,10 +73,7 @@ class Chooser:
         queues = self.queues_of(route)
         choice = queues.choice(now)
         plan = TopicPlan(route, queues, choice.version)
-        tries = self.tries[mode, False]
-        if tries > 1 and len(route.brokers) > 1 and len(choice.usable) > 1:
-            cap = self._cap
-            plan.first_cap, plan.first_share = (None, tries) if cap == AUTO else (cap, 1)
+        plan.another_usable = len(route.brokers) > 1 and len(choice.usable) > 1
         if choice.candidates == choice.usable and not route.owners:
             plan.in_turn = tuple(
                 ReadyTarget(target, self._faults.entry_of(target.broker))
@@ -188,9 +188,22 @@ class Chooser:
         """Until when an attempt may wait, if there may be others after it."""
         if not tries_left or attempt.is_pinned or len(route.brokers) == 1:
             return deadline
-        if not self.queues_of(route).another_usable(attempt.where.queue.broker, now):
-            return deadline
+        another = self.queues_of(route).another_usable(attempt.where.queue.broker, now)
+        cap = self._cap_of(attempt.mode, attempt.timeout)
+        return attempt_deadline(now, deadline, cap, tries_left=tries_left, another_usable=another)
+
+    def first_limit(self, plan: TopicPlan, mode: SendMode, timeout: float) -> float:
+        """How many seconds a first attempt may take that is aimed by a plan; remembered there."""
+        left, cap = self.tries[mode, False] - 1, self._cap_of(mode, timeout)
+        found = attempt_deadline(
+            0.0, timeout, cap, tries_left=left, another_usable=plan.another_usable
+        )
+        if len(plan.first_limits) >= _MOST_LIMITS:  # callers with times of their own
+            plan.first_limits.clear()
+        plan.first_limits[timeout] = found
+        return found
+
+    def _cap_of(self, mode: SendMode, timeout: float) -> float | None:
+        """Seconds that an attempt may take where another may follow; None: no cap."""
         cap = self._cap
-        if cap == AUTO:
-            cap = default_attempt_timeout(attempt.timeout, self.tries[attempt.mode, False])
-        return attempt_deadline(now, deadline, cap, tries_left=tries_left, another_usable=True)
+        return default_attempt_timeout(timeout, self.tries[mode, False]) if cap == AUTO else cap

@@ -74,7 +74,7 @@ class Sender:
         self.order = KeyOrder(instance.surroundings.make_lock())
         self.group = with_namespace(config.group, config.namespace)
         self.defaults = (config.default_topic, config.default_topic_queues)
-        self._stale_after = instance.route_stale_after
+        self._fresh_until = instance.fresh_until
         self.default_selector = resolve_selector(
             config.selector, instance.surroundings.named_selector
         )
@@ -384,9 +384,9 @@ class Sender:
         attempt.entry = entry = ready.entry
         attempt.epoch = entry.epoch
         attempt.route = plan.route
-        limit = attempt.timeout / plan.first_share
-        if plan.first_cap is not None and plan.first_cap < limit:
-            limit = plan.first_cap
+        limit = plan.first_limits.get(attempt.timeout)
+        if limit is None:
+            limit = self.chooser.first_limit(plan, attempt.mode, attempt.timeout)
         attempt.deadline = now + limit
 
     def _aim_by_key(
@@ -432,12 +432,12 @@ class Sender:
                 plans.clear()
             plans[topic] = plan
         plan.routes_version = version
-        plan.fresh_until = route.fetched_at + self._stale_after
+        plan.fresh_until = self._fresh_until(route)
         return plan
 
     def is_fresh(self, route: TopicEntry, now: float) -> bool:
         """Whether a route may be used without being asked for again."""
-        return bool(route.queues) and now - route.fetched_at <= self._stale_after
+        return bool(route.queues) and now <= self._fresh_until(route)
 
     def is_current(self, attempt: SendAttempt) -> bool:
         """Whether the broker of an attempt is still one that may be chosen."""

@@ -112,8 +112,8 @@ class TopicPlan:
     """What holds for every message of a topic, as long as nothing changes."""
 
     __slots__ = (
-        "first_cap", "first_share", "fresh_until", "in_turn", "route", "routes_version", "topic",
-        "version",
+        "another_usable", "first_limits", "fresh_until", "in_turn", "route", "routes_version",
+        "topic", "version",
     )  # fmt: skip
 
     def __init__(self, route: TopicEntry, queues: TopicQueues, version: int) -> None:
@@ -126,9 +126,9 @@ class TopicPlan:
         self.routes_version = -1
         #: Until when the route may be used without being asked for again.
         self.fresh_until = NEVER
-        #: The first attempt of the default strategy has this part of the send's time, and no more
-        #: than these seconds.
-        self.first_share = 1
-        self.first_cap: float | None = None
+        #: Whether a broker is usable beside any that is chosen.
+        self.another_usable = False
+        #: How many seconds a first attempt may take, by those of its send.
+        self.first_limits: dict[float, float] = {}
         #: The queues to be taken in turn; empty where choosing takes more than that.
         self.in_turn: tuple[ReadyTarget, ...] = ()

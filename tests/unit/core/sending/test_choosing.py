@@ -277,5 +277,26 @@ def test_javas_presets_cap_an_attempt_only_where_the_user_does(
 ) -> None:
     world, chooser, entry = known(2, fault=fault, **given)
     assert chooser.limit(attempt_of(world), entry, 10.0, 13.0, 1) == ends
-    assert chooser.plan(entry, SendMode.BLOCKING, 10.0).first_cap == given.get("attempt_timeout")
-    assert chooser.plan(entry, SendMode.BLOCKING, 10.0).first_share == 1
+    plan = chooser.plan(entry, SendMode.BLOCKING, 10.0)
+    assert 10.0 + chooser.first_limit(plan, SendMode.BLOCKING, 3.0) == ends
+
+
+@pytest.mark.parametrize(
+    ("brokers", "given", "limit"),
+    [(2, {}, 1.0), (1, {}, 3.0), (2, {"attempt_timeout": 0.5}, 0.5), (2, {"retries": 0}, 3.0)],
+)
+def test_a_first_attempt_that_a_plan_aims_has_its_share_if_another_may_follow(
+    brokers: int, given: dict[str, Any], limit: float
+) -> None:
+    _, chooser, entry = known(brokers, **given)
+    plan = chooser.plan(entry, SendMode.BLOCKING, 10.0)
+    assert chooser.first_limit(plan, SendMode.BLOCKING, 3.0) == limit
+    assert plan.first_limits == {3.0: limit}
+
+
+def test_a_plan_remembers_the_limits_of_few_timeouts() -> None:
+    _, chooser, entry = known(2)
+    plan = chooser.plan(entry, SendMode.ASYNC, 10.0)
+    for number in range(1, 1000):
+        assert chooser.first_limit(plan, SendMode.ASYNC, float(number)) == number / 3
+    assert len(plan.first_limits) <= 100
