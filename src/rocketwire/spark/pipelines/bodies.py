@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rocketwire.errors import ConfigError
-from rocketwire.spark.pipelines.dataset import first_line
+from rocketwire.spark.pipelines.error_text import first_line
 from rocketwire.spark.pipelines.packages import missing_package
 
 if TYPE_CHECKING:

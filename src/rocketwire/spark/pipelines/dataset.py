@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.errors import ConfigError
+from rocketwire.spark.pipelines.error_text import first_line
 from rocketwire.spark.pipelines.small_files import local_path
 
 if TYPE_CHECKING:
@@ -55,14 +56,6 @@ def read_dataset(
         return spark.read.format(kind).options(**{**settings, **(options or {})}).load(text)
     except (PySparkException, Py4JJavaError) as error:
         raise ConfigError(f"dataset {text} can't be read as {kind}: {first_line(error)}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """What an error of Spark says, without its plan and its stack."""
-    for line in str(error).strip().splitlines():
-        if not line.startswith("An error occurred while calling"):
-            return line.removeprefix(": ")
-    return type(error).__name__
 
 
 def guess_format(path: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rocketwire.errors import ConfigError
-from rocketwire.spark.pipelines.dataset import first_line
+from rocketwire.spark.pipelines.error_text import first_line
 from rocketwire.spark.spark_api import version_of
 
 if TYPE_CHECKING:

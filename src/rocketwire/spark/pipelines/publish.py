@@ -20,7 +20,7 @@ from rocketwire.spark.offsets import flatten, nest
 from rocketwire.spark.options import TopicChoice, write_options
 from rocketwire.spark.pipelines.arrow_map import map_in_arrow
 from rocketwire.spark.pipelines.connection import checked, source_options
-from rocketwire.spark.pipelines.dataset import fingerprint, first_line, read_dataset
+from rocketwire.spark.pipelines.dataset import fingerprint, read_dataset
 from rocketwire.spark.pipelines.mapping import MessageMapping
 from rocketwire.spark.pipelines.missing import look
 from rocketwire.spark.pipelines.publish_task import (
@@ -402,4 +402,4 @@ class _Watch:
             self._on_progress(PublishProgress(rows, len(results), self._count, seconds))
 
 
-__all__ = ["PublishProgress", "PublishResult", "first_line", "publish"]
+__all__ = ["PublishProgress", "PublishResult", "publish"]

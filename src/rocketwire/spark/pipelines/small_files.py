@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rocketwire.errors import ConfigError
+from rocketwire.spark.pipelines.error_text import first_line
 from rocketwire.spark.spark_api import is_remote
 
 if TYPE_CHECKING:
@@ -243,8 +244,6 @@ class HadoopFiles:
 
 
 def _unreachable(place: str, error: Exception, hadoop: str) -> ConfigError:
-    from rocketwire.spark.pipelines.dataset import first_line
-
     scheme = place.partition(":")[0]
     remedy = f"start it with the package that has it, and its spark.hadoop.fs.{scheme}.* settings"
     if scheme == "s3a":

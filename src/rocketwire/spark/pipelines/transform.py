@@ -24,7 +24,7 @@ from rocketwire.spark.pipelines.checkpoint import (
     rounds,
 )
 from rocketwire.spark.pipelines.connection import require, source_options
-from rocketwire.spark.pipelines.dataset import first_line
+from rocketwire.spark.pipelines.error_text import first_line
 from rocketwire.spark.pipelines.missing import checkpoint_options, missing_after
 from rocketwire.spark.pipelines.without_repeats import start_without_repeats
 from rocketwire.spark.schema import check_row_ids, check_write

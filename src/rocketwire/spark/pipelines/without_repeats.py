@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketwire.errors import ConfigError
 from rocketwire.spark.dedupe import deduplicate
-from rocketwire.spark.pipelines.dataset import first_line
+from rocketwire.spark.pipelines.error_text import first_line
 from rocketwire.spark.spark_api import is_remote
 
 if TYPE_CHECKING:
