@@ -1,4 +1,4 @@
-"""What tests need of the wire and the client does not: ids taken apart, replies, whole traces."""
+"""What tests need of the wire and the client does not: ids taken apart, replies, traces, single items of batches."""
 
 import struct
 from contextlib import suppress
@@ -40,6 +40,17 @@ def decode_message_id(text):
     data = bytes.fromhex(text)
     assert len(data) in {16, 28}
     return UniqueId(str(ip_address(data[:-12])), *struct.unpack(">HiIH", data[-12:]))
+
+
+def encode_item(body, properties, flag):
+    """One message of a batch, field by field, as protocol.md section 12 has it."""
+    head = struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, flag, len(body))
+    return head + body + struct.pack(">h", len(properties)) + properties
+
+
+def encode_batch(items):
+    """A batch, each message given as body, encoded properties and flag."""
+    return b"".join(encode_item(*item) for item in items)
 
 
 def encode_trace(records):

@@ -23,11 +23,11 @@ from tests.conformance.receivers import RECEIVERS
 from tests.embedded.wire_client import WireClient, send_ext
 from tests.interop.driver import JavaDriver
 from tests.real import running
+from tests.wire_tools import encode_batch
 
 from rocketwire import AsyncConsumer, AsyncReader, Consumer, Message, Producer, Reader, Retry
 from rocketwire.columns import read_table
 from rocketwire.embedded import EmbeddedCluster
-from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.codes import RequestCode
 
 LIMIT = 60.0

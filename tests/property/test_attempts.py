@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.core.world import World, route_of
+from tests.wire_tools import encode_item
 
 from rocketwire.core.effects import Invoke, Op
 from rocketwire.core.faults.table import FaultTable
@@ -19,7 +20,7 @@ from rocketwire.errors import InvalidMessageError, RocketMQError, SendFailedErro
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, SendResult
 from rocketwire.testing.simulated_network import Answer, Hang, Refuse, Reset, Slow, Unreachable
-from rocketwire.wire.batch import decode_batch, encode_item
+from rocketwire.wire.batch import decode_batch
 from rocketwire.wire.properties import decode_properties
 
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.wire_tools import (
     available,
     decode_message_id,
+    encode_batch,
     encode_trace,
     offset_message_id,
     utc_month,
@@ -20,7 +21,7 @@ from tests.wire_tools import (
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import FIRST_MS, LAST_MS, utc_from_ms
 from rocketwire.wire import headers
-from rocketwire.wire.batch import decode_batch, encode_batch
+from rocketwire.wire.batch import decode_batch
 from rocketwire.wire.compression import compress, decompress
 from rocketwire.wire.java_hash import hash_index, java_hash, java_string_hash
 from rocketwire.wire.lazy_message import whole_records

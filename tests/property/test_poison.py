@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.wire_tools import available
+from tests.wire_tools import available, encode_batch
 
 from rocketwire.columns.decode import RecordDecoder
 from rocketwire.columns.record_starts import PullBody
@@ -28,7 +28,6 @@ from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
 from rocketwire.stored_message import STORED_FIELDS, StoredMessage
 from rocketwire.wire import compression
-from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.command import RESPONSE, Command, Reply, encode_command
 from rocketwire.wire.lazy_message import tried_again, weigh
 from rocketwire.wire.stored_message import decode_record, encode_record

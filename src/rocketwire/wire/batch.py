@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import add
 from struct import Struct
-from struct import error as StructError  # noqa: N812 - an exception under struct's own odd name
 from typing import Final, NamedTuple
 
-from rocketwire.errors import LocalProtocolError, RemoteProtocolError
+from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.message_id import IdBlock
-from rocketwire.wire.properties import MAX_PROPERTIES_BYTES
 from rocketwire.wire.send_properties import ID_END, ID_NAME
 
 #: Bytes of an item beyond its body and its properties.
@@ -30,7 +28,6 @@ HEAD_SIZE: Final = _HEAD.size
 _SHORT: Final = Struct(">h")
 #: Bytes before the properties that tell how long those are.
 LENGTH_SIZE: Final = _SHORT.size
-_pack_head = _HEAD.pack
 _pack_short = _SHORT.pack
 _unpack_head = _HEAD.unpack_from
 _unpack_short = _SHORT.unpack_from
@@ -55,30 +52,6 @@ class BatchItem(NamedTuple):
     body: bytes
     properties_raw: bytes
     flag: int
-
-
-def encode_item(body: bytes, properties: bytes, flag: int) -> bytes:
-    """One item. ``properties`` is already encoded."""
-    try:
-        return b"%b%b%b%b" % (
-            _pack_head(ITEM_OVERHEAD + len(body) + len(properties), 0, 0, flag, len(body)),
-            body,
-            _pack_short(len(properties)),
-            properties,
-        )
-    except StructError:
-        raise _too_large(body, properties, flag) from None
-
-
-def _too_large(body: bytes, properties: bytes, flag: int) -> LocalProtocolError:
-    if len(properties) > MAX_PROPERTIES_BYTES:
-        return LocalProtocolError(
-            f"properties of a batch item take {len(properties)} bytes, "
-            f"at most {MAX_PROPERTIES_BYTES} fit: shorten them"
-        )
-    if not -(2**31) <= flag < 2**31:
-        return LocalProtocolError(f"flag {flag} of a batch item does not fit into 32 bits")
-    return LocalProtocolError(f"a body of {len(body)} bytes does not fit into a batch: send less")
 
 
 #: The last two digits of an id and what follows it.
@@ -126,11 +99,6 @@ def encode_items(
     pieces[4::_PIECES] = ends[low : low + count]
     pieces[5::_PIECES] = fields
     return b"".join(pieces)
-
-
-def encode_batch(items: Iterable[tuple[bytes, bytes, int]]) -> bytes:
-    """All items of a batch, each given as body, encoded properties and flag."""
-    return b"".join([encode_item(body, properties, flag) for body, properties, flag in items])
 
 
 def decode_batch(buffer: bytes | bytearray | memoryview) -> Iterator[BatchItem]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.wire_tools import encode_batch
 
 from rocketwire.columns.decode import RecordDecoder
 from rocketwire.columns.record_starts import PullBody
@@ -22,7 +23,6 @@ from rocketwire.columns.schema import (
 )
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
-from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.lazy_message import cut
 from rocketwire.wire.message_fields import Source, all_properties

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from tests.wire_tools import encode_item
 
 from rocketwire.columns.client_parts import parts_of, sender_of
 from rocketwire.columns.deliver import Deliverer
@@ -13,7 +14,6 @@ from rocketwire.embedded.cluster import EmbeddedCluster
 from rocketwire.embedded.faults import Fault, FaultKind
 from rocketwire.errors import SendFailedError
 from rocketwire.sync.producer import Producer
-from rocketwire.wire.batch import encode_item
 from rocketwire.wire.codes import RequestCode
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.unit.sync.peer import Peer, PeerConnection
+from tests.wire_tools import encode_batch
 
 from rocketwire import Reader
 from rocketwire.columns import DataLossError, read_table
@@ -16,7 +17,6 @@ from rocketwire.columns.fetch import FetchPolicy, QueueSpan, fetch_spans
 from rocketwire.columns.schema import select_columns
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue
-from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.codes import RequestCode, ResponseCode
 from rocketwire.wire.command import RESPONSE, Command, encode_command
 from rocketwire.wire.stored_message import encode_record

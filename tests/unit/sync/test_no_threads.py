@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.conformance.members import eventually
 from tests.unit.core.sending.test_checks import CHECK, HALF
+from tests.wire_tools import encode_item
 
 from rocketwire import Message, Producer, Reader, SendFailedError
 from rocketwire.aio.transaction_checker import ThreadCheckRunner
@@ -22,7 +23,6 @@ from rocketwire.core.group.handling import Failure
 from rocketwire.embedded import EmbeddedCluster
 from rocketwire.message import TransactionState
 from rocketwire.sync.direct_calls import DirectCalls
-from rocketwire.wire.batch import encode_item
 
 
 @contextlib.contextmanager

@@ -3,15 +3,14 @@
 import struct
 
 import pytest
+from tests.wire_tools import encode_batch, encode_item
 
-from rocketwire.errors import LocalProtocolError, RemoteProtocolError
+from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.batch import (
     HEAD_SIZE,
     ITEM_OVERHEAD,
     BatchItem,
     decode_batch,
-    encode_batch,
-    encode_item,
     encode_items,
     first_properties,
     item_array_fields,
@@ -82,15 +81,6 @@ def test_items_before_the_broken_one_are_given():
     assert next(items).body == b"hello"
     with pytest.raises(RemoteProtocolError, match="at byte 37"):
         next(items)
-
-
-@pytest.mark.parametrize(
-    ("properties", "flag", "what"),
-    [(b"x" * 32768, 0, "32767"), (b"", 2**31, "32 bits"), (b"", -(2**31) - 1, "32 bits")],
-)
-def test_what_does_not_fit_is_refused(properties, flag, what):
-    with pytest.raises(LocalProtocolError, match=what):
-        encode_item(b"body", properties, flag)
 
 
 def test_the_largest_properties_fit():

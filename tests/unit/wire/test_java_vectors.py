@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.wire_tools import encode_trace, to_stored_message
+from tests.wire_tools import encode_batch, encode_trace, to_stored_message
 
 from rocketwire.message import Message, MessageQueue
 from rocketwire.wire.acl import signature
-from rocketwire.wire.batch import BatchItem, decode_batch, encode_batch
+from rocketwire.wire.batch import BatchItem, decode_batch
 from rocketwire.wire.client_bodies import (
     ConsumerData,
     QueueStats,

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.wire_tools import encode_batch
 
 from rocketwire.core.reading.pull import read_pull, tag_filter
 from rocketwire.errors import BrokerError, RemoteProtocolError
 from rocketwire.message import Message, MessageQueue
 from rocketwire.stored_message import STORED_FIELDS, StoredMessage, utc_from_ms
-from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.command import RESPONSE, Command, Reply, encode_command
 from rocketwire.wire.compression import decompress

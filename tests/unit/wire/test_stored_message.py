@@ -5,11 +5,10 @@ import zlib
 from datetime import UTC, datetime
 
 import pytest
-from tests.wire_tools import iter_records, to_stored_message
+from tests.wire_tools import encode_batch, iter_records, to_stored_message
 
 from rocketwire.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from rocketwire.message import MessageQueue
-from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.lazy_message import whole_records
 from rocketwire.wire.record_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD
 from rocketwire.wire.stored_message import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.wire_tools import encode_batch
 
 from rocketwire import ProtocolError
-from rocketwire.wire.batch import encode_batch
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.command import Command, MatchedRequest
 from rocketwire.wire.pushed_reply import read_reply
