@@ -1,4 +1,4 @@
-"""What tests need of the wire and the client does not: ids taken apart, replies, traces, single items of batches."""
+"""What tests need of the wire and the client does not: ids taken apart, replies, traces, items of batches."""
 
 import struct
 from contextlib import suppress
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rocketwire.errors import ConfigError
 from rocketwire.wire import headers
-from rocketwire.wire.command import Reply, encode_command
+from rocketwire.wire.command import RESPONSE, Reply, encode_command
 from rocketwire.wire.compression import compress
 from rocketwire.wire.lazy_message import cut
 from rocketwire.wire.message_fields import Source
@@ -56,6 +56,11 @@ def encode_batch(items):
 def encode_trace(records):
     """The body of a trace message."""
     return "".join(map(encode_trace_record, records)).encode("utf-8", "replace")
+
+
+def is_response(command):
+    """Whether it answers a request."""
+    return bool(command.flag & RESPONSE)
 
 
 def reply_from(command):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.wire_tools import iter_records
+from tests.wire_tools import is_response, iter_records
 from wire_client import WireClient, send_ext
 
 from rocketwire.embedded import EmbeddedCluster
@@ -292,7 +292,7 @@ def test_an_undecided_producer_is_asked_and_may_decide_then(client: WireClient, 
 
 def _skip_questions(client: WireClient) -> None:
     opaque = client.send(RequestCode.GET_MAX_OFFSET, {"topic": "x", "queueId": 0})
-    while not ((reply := client.receive()).is_response and reply.opaque == opaque):
+    while not (is_response(reply := client.receive()) and reply.opaque == opaque):
         assert reply.code == RequestCode.CHECK_TRANSACTION_STATE
 
 

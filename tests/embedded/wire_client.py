@@ -8,6 +8,8 @@ import struct
 import time
 from typing import Any
 
+from tests.wire_tools import is_response
+
 from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.command import BINARY, Command, decode_command, encode_command
 
@@ -67,7 +69,7 @@ class WireClient:
         opaque = self.send(code, ext, body, **more)
         reply = self.receive()
         assert reply.opaque == opaque, (reply, opaque)
-        assert reply.is_response
+        assert is_response(reply)
         return reply
 
     def send_message(self, topic: str, body: bytes = b"body", **more: Any) -> Command:
@@ -155,7 +157,7 @@ def heartbeat(
     }  # fmt: skip
     opaque = client.send(RequestCode.HEART_BEAT, {}, json.dumps(body).encode())
     notices = []
-    while (reply := client.receive()).opaque != opaque or not reply.is_response:
+    while (reply := client.receive()).opaque != opaque or not is_response(reply):
         notices.append(reply)
     assert reply.code == 0
     return reply, notices

@@ -158,13 +158,6 @@ def invoke_all(invokes: tuple[Invoke, ...]) -> Op[list[Reply | RocketMQError]]:
     return cast("list[Reply | RocketMQError]", (yield InvokeAll(invokes)))
 
 
-def oneway(
-    address: str, request: Request, deadline: float, observer: Observer | None = None
-) -> Op[None]:
-    """Write a request that has no reply."""
-    yield Oneway(address, request, deadline, observer)
-
-
 def send(attempt: SendAttempt) -> Op[SendResult]:
     """Carry a send out, and wait for its end."""
     return cast("SendResult", (yield Send(attempt)))

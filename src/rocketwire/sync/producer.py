@@ -7,7 +7,7 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.admin.topics import create_topic
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 #: How often a shutdown looks whether other threads are still sending.
 _LOOK_AGAIN: Final = 0.002
 _log = logging.getLogger("rocketwire.producer")
-T = TypeVar("T")
 
 
 @lists_settings(ProducerConfig)

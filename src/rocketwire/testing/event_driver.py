@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Send, Sleep, Wait
 from rocketwire.core.sending.attempt import SendAttempt
@@ -39,18 +39,11 @@ _LATE: Final = -3
 _HEAD: Final = 250
 
 
-class Fate(NamedTuple):
-    """What comes of a request: after so many seconds, a response code, REFUSED or LOST."""
-
-    delay: float
-    code: int
-
-
 class Brokers(Protocol):
     """Decides the fate of requests."""
 
     def receive(self, address: str, request: Any, now: float) -> tuple[float, int]:
-        """What comes of a request that arrives now; see ``Fate``."""
+        """What comes of a request that arrives now: after so many seconds, a response code, REFUSED or LOST."""
 
 
 #: Told when a send is over: the moment, and the error if it failed.

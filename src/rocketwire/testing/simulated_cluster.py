@@ -98,7 +98,7 @@ class QueueingBroker:
         self.busy = 0
 
     def receive(self, now: float, *, is_probe: bool) -> tuple[float, int]:
-        """What comes of a request; see ``event_driver.Fate``."""
+        """What comes of a request; see ``event_driver.Brokers``."""
         counts = self.probes if is_probe else self.arrivals
         counts[int(now)] = counts.get(int(now), 0) + 1
         fault = self.fault

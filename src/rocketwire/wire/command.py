@@ -67,11 +67,6 @@ class Command:
     header: int = BINARY
 
     @property
-    def is_response(self) -> bool:
-        """Whether this answers a request."""
-        return bool(self.flag & RESPONSE)
-
-    @property
     def is_oneway(self) -> bool:
         """Whether nobody waits for an answer."""
         return bool(self.flag & ONEWAY)

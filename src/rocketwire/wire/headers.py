@@ -144,7 +144,6 @@ class SendReply(NamedTuple):
     queue_offset: int
     transaction_id: str | None
     region: str
-    trace_on: bool
     batch_id: str | None
     recall_handle: str | None
 
@@ -161,7 +160,6 @@ def decode_send_reply(ext: Mapping[str, str]) -> SendReply:
         int_field(ext, "queueOffset"),
         ext.get("transactionId") or None,
         ext.get(Property.MSG_REGION) or DEFAULT_REGION,
-        ext.get(Property.TRACE_ON) != "false",
         ext.get("batchUniqId") or None,
         ext.get("recallHandle") or None,
     )

@@ -7,8 +7,10 @@ import struct
 import time
 
 import pytest
+from tests.operations import oneway
+from tests.wire_tools import is_response
 
-from rocketwire.core.effects import Invoke, invoke, invoke_all, oneway
+from rocketwire.core.effects import Invoke, invoke, invoke_all
 from rocketwire.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -419,7 +421,7 @@ def test_an_unknown_request_of_the_peer_is_answered_as_not_supported(run, serve,
 
     run(main())
     (answer,) = answers
-    assert answer.is_response
+    assert is_response(answer)
     assert answer.opaque == 77
     assert answer.header == header
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

@@ -6,8 +6,9 @@ import threading
 import time
 
 import pytest
+from tests.operations import oneway
 
-from rocketwire.core.effects import Event, Invoke, invoke, invoke_all, oneway, sleep, wait
+from rocketwire.core.effects import Event, Invoke, invoke, invoke_all, sleep, wait
 from rocketwire.errors import ClientClosedError, ConnectFailedError, ConnectionLostError
 from rocketwire.wire.command import Command, Reply
 

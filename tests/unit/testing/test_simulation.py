@@ -1,6 +1,7 @@
 """The simulated driver does what real drivers do, and notices operations that break the rules."""
 
 import pytest
+from tests.operations import oneway
 
 from rocketwire.core.effects import (
     Event,
@@ -8,7 +9,6 @@ from rocketwire.core.effects import (
     InvokeAll,
     invoke,
     invoke_all,
-    oneway,
     sleep,
     wait,
 )

@@ -109,10 +109,9 @@ def test_empty_values_are_left_out_of_a_binary_header() -> None:
     assert decode_command(encode_command(command)[4:]).ext == {"b": "x"}
 
 
-def test_flags_say_what_a_command_is() -> None:
-    assert Command(0, flag=RESPONSE).is_response
+def test_a_flag_says_that_nobody_waits_for_an_answer() -> None:
     assert Command(0, flag=ONEWAY).is_oneway
-    assert not Command(0).is_response
+    assert not Command(0, flag=RESPONSE).is_oneway
 
 
 def test_a_code_that_does_not_fit_is_told() -> None:

@@ -98,7 +98,7 @@ REPLY = {"msgId": "0A00000200002A9F0000000000000400", "queueId": "2", "queueOffs
 
 def test_a_send_reply_of_4x():
     assert headers.decode_send_reply(REPLY) == headers.SendReply(
-        "0A00000200002A9F0000000000000400", 2, 5, None, "DefaultRegion", True, None, None
+        "0A00000200002A9F0000000000000400", 2, 5, None, "DefaultRegion", None, None
     )
 
 
@@ -110,7 +110,7 @@ def test_a_send_reply_of_5x():
         "batchUniqId": "B",
         "recallHandle": "H",
     }
-    assert headers.decode_send_reply(REPLY | more)[3:] == ("U", "eu", False, "B", "H")
+    assert headers.decode_send_reply(REPLY | more)[3:] == ("U", "eu", "B", "H")
 
 
 @pytest.mark.parametrize("name", REPLY)

@@ -95,7 +95,7 @@ class Condition:
         self._latencies = seen.latencies or (usual,) * len(QUANTILES)
 
     def draw(self, random: Callable[[], float]) -> tuple[float, int]:
-        """What comes of one request; see ``event_driver.Fate``."""
+        """What comes of one request; see ``event_driver.Brokers``."""
         if self._failing:
             chance = random()
             if chance < self._failing:
