@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rocketwire.core.faults.selection import RoundRobinCounter, TopicQueues
+from rocketwire.core.faults.positions import RoundRobinCounter
+from rocketwire.core.faults.selection import TopicQueues
 from rocketwire.core.faults.table import FaultTable, WatchedAttempt
 from rocketwire.fault_policy import BrokerHealth, FaultPolicy
 from rocketwire.message import MessageQueue

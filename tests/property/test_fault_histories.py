@@ -334,7 +334,7 @@ class TableLife(RuleBasedStateMachine):
         remembered = lab.view.choice(lab.now)
         fresh = TopicQueues("t", lab.queues, lab.table).choice(lab.now)
         assert remembered.candidates == fresh.candidates
-        assert remembered.usable == fresh.usable
+        assert remembered.trusted == fresh.trusted
         queue = lab.view.best(lab.counters, lab.now)
         assert queue in lab.queues
         if fresh.candidates:

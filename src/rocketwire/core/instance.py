@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from rocketwire.config import ClientConfig, Credentials
 from rocketwire.core.faults.entries import RandomSource
-from rocketwire.core.faults.selection import RoundRobinCounter, Selector
+from rocketwire.core.faults.positions import RoundRobinCounter
+from rocketwire.core.faults.selection import Selector
 from rocketwire.core.faults.table import FaultTable
 from rocketwire.core.naming import without_namespace
 from rocketwire.core.presence import Presence

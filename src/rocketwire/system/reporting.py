@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
-from rocketwire.core.faults.selection import Positions
+from rocketwire.core.faults.positions import Positions
 from rocketwire.core.instance import Instance
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.stats import ProducerStats

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketwire.core.effects import Invoke, Op, sleep
-from rocketwire.core.faults.selection import RoundRobinCounter, TopicQueues
+from rocketwire.core.faults.positions import RoundRobinCounter
+from rocketwire.core.faults.selection import TopicQueues
 from rocketwire.core.faults.table import FaultTable
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import SendAttempt

@@ -14,7 +14,7 @@ from rocketwire import selectors
 from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.faults.entries import RandomSource
-from rocketwire.core.faults.selection import RoundRobinCounter
+from rocketwire.core.faults.positions import RoundRobinCounter
 from rocketwire.core.instance import Instance, Surroundings
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import SendAttempt

@@ -10,7 +10,7 @@ from typing import Any
 from rocketwire import selectors
 from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
-from rocketwire.core.faults.selection import RoundRobinCounter
+from rocketwire.core.faults.positions import RoundRobinCounter
 from rocketwire.core.instance import Instance, Surroundings
 from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender

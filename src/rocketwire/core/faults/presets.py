@@ -16,6 +16,7 @@ from typing import Protocol
 from rocketwire.core.durations import in_ms
 from rocketwire.core.faults.entries import FOREVER, NEVER, Cause, Entry, Watch, WatchedAttempt
 from rocketwire.core.faults.judgement import Judge, Walk
+from rocketwire.core.faults.positions import Positions
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import MessageQueue
 
@@ -168,16 +169,6 @@ class NoJudge(JavaJudge):
         self, entry: Entry, attempt: WatchedAttempt, now: float, reason: str, cause: Cause
     ) -> None:
         """Nothing follows."""
-
-
-class Positions(Protocol):
-    """The round-robin counters, as ``selection.Positions``."""
-
-    def next(self, topic: str) -> int:
-        """The next position."""
-
-    def reset(self, topic: str) -> None:
-        """Go on from a random position."""
 
 
 class Queues(Protocol):

@@ -11,51 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, overload
 
-from rocketwire.core.faults.entries import RandomSource
+from rocketwire.core.faults.positions import Positions
 from rocketwire.core.faults.presets import walk_java4, walk_java5, walk_plain
 from rocketwire.core.faults.table import FaultTable
 from rocketwire.errors import ConfigError, InvalidMessageError, RocketMQError
 from rocketwire.message import Message, MessageQueue
 from rocketwire.wire.java_hash import hash_index
-
-_MASK: Final = 0x7FFFFFFF
-
-
-class Positions(Protocol):
-    """Round-robin positions by topic: one object per thread, or per producer in asyncio."""
-
-    def next(self, topic: str) -> int:
-        """The next position, from 0 to 2**31 - 1."""
-
-    def reset(self, topic: str) -> None:
-        """Go on from a random position; Java 5 does so before a retry."""
-
-
-class RoundRobinCounter:
-    """Positions that start at random and go up by one. Not for several threads at once.
-
-    Args:
-        random: where the start comes from.
-    """
-
-    __slots__ = ("_positions", "_random")
-
-    def __init__(self, random: RandomSource) -> None:
-        self._random = random.random
-        self._positions: dict[str, int] = {}
-
-    def next(self, topic: str) -> int:
-        """The next position. Masked, so that it never turns negative as Java's could."""
-        try:
-            position = (self._positions[topic] + 1) & _MASK
-        except KeyError:
-            position = int(self._random() * _MASK)
-        self._positions[topic] = position
-        return position
-
-    def reset(self, topic: str) -> None:
-        """Go on from a random position."""
-        self._positions[topic] = int(self._random() * _MASK)
 
 
 class QueueList(Sequence[MessageQueue]):
@@ -219,7 +180,7 @@ class Choice(NamedTuple):
     allowed: tuple[MessageQueue, ...]
     #: Brokers that may be chosen, and of these those that are neither on trial nor suspect.
     candidates: frozenset[str]
-    usable: frozenset[str]
+    trusted: frozenset[str]
 
 
 _UNKNOWN: Final = Choice(-1, (), (), frozenset(), frozenset())
@@ -351,8 +312,8 @@ class TopicQueues:
         choice, watch = self._choice, self._watch
         if choice.version != watch.version or now >= watch.at:
             choice = self.choice(now)
-        usable = choice.usable
-        return len(usable) > 1 or (len(usable) == 1 and broker not in usable)
+        trusted = choice.trusted
+        return len(trusted) > 1 or (len(trusted) == 1 and broker not in trusted)
 
     def choice(self, now: float) -> Choice:
         """What the table allows now, remembered until that changes."""
@@ -366,12 +327,12 @@ class TopicQueues:
         return choice
 
     def _look(self, version: int) -> Choice:
-        candidates, usable = self._table.allowed(self.brokers)
+        candidates, trusted = self._table.allowed(self.brokers)
         allowed = tuple(queue for queue in self.queues if queue.broker in candidates)
         all_of_them = len(allowed) == len(self.queues)
         # Java's walks skip over queues, which is more than taking the allowed ones in turn.
         in_turn = allowed if all_of_them or self._table.walk == "even" else ()
-        return Choice(version, in_turn, allowed, candidates, usable)
+        return Choice(version, in_turn, allowed, candidates, trusted)
 
     def _java_fallback(self, now: float) -> Callable[[], tuple[MessageQueue, ...]]:
         def queues_of_least_bad() -> tuple[MessageQueue, ...]:

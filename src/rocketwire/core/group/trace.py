@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from rocketwire.config import ClientConfig, ProducerConfig
 from rocketwire.consumer_config import ConsumerConfig
 from rocketwire.core.effects import Op
-from rocketwire.core.faults.selection import RoundRobinCounter
+from rocketwire.core.faults.positions import RoundRobinCounter
 from rocketwire.core.instance import Instance
 from rocketwire.core.sending.sender import Sender
 from rocketwire.core.sending.trace import BATCH, LINGER, MAX_BYTES, MAX_KEYS, PAUSE, QUEUE, TIMEOUT

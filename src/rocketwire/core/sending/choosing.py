@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from rocketwire.config import AUTO, ProducerConfig
-from rocketwire.core.faults.selection import Positions, Selector, TopicQueues, best_queue
+from rocketwire.core.faults.positions import Positions
+from rocketwire.core.faults.selection import Selector, TopicQueues, best_queue
 from rocketwire.core.instance import Instance
 from rocketwire.core.routes import TopicEntry
 from rocketwire.core.sending.attempt import Place, SendAttempt
@@ -73,8 +74,8 @@ class Chooser:
         queues = self.queues_of(route)
         choice = queues.choice(now)
         plan = TopicPlan(route, queues, choice.version)
-        plan.another_usable = len(route.brokers) > 1 and len(choice.usable) > 1
-        if choice.candidates == choice.usable and not route.owners:
+        plan.another_usable = len(route.brokers) > 1 and len(choice.trusted) > 1
+        if choice.candidates == choice.trusted and not route.owners:
             plan.in_turn = tuple(
                 ReadyTarget(target, self._faults.entry_of(target.broker))
                 for queue in choice.in_turn

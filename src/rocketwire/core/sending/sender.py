@@ -15,8 +15,8 @@ from typing import Any, Final
 from rocketwire.config import ProducerConfig
 from rocketwire.core.effects import Op
 from rocketwire.core.faults.entries import NEVER
+from rocketwire.core.faults.positions import Positions
 from rocketwire.core.faults.selection import (
-    Positions,
     Selector,
     best_queue,
     hash_queue,

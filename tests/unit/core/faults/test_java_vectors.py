@@ -15,7 +15,7 @@ from tests.fault_lab import FaultLab, FixedRandom
 from tests.unit.core.world import World
 
 from rocketwire.core.faults.entries import NEVER
-from rocketwire.core.faults.selection import RoundRobinCounter
+from rocketwire.core.faults.positions import RoundRobinCounter
 from rocketwire.core.sending.mode import SendMode
 from rocketwire.errors import SendFailedError
 from rocketwire.fault_policy import FaultPolicy

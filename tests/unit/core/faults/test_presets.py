@@ -6,8 +6,8 @@ import pytest
 from tests.fault_lab import FaultLab, FixedRandom
 
 from rocketwire.config import ClientConfig
+from rocketwire.core.faults.positions import RoundRobinCounter
 from rocketwire.core.faults.presets import walk_java4
-from rocketwire.core.faults.selection import RoundRobinCounter
 from rocketwire.core.instance import Instance, Surroundings
 from rocketwire.core.upkeep import heartbeat
 from rocketwire.errors import ConnectionLostError, RequestTimeoutError

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 from tests.fault_lab import FaultLab, FixedRandom
 
+from rocketwire.core.faults.positions import RoundRobinCounter
 from rocketwire.core.faults.selection import (
     QueueList,
-    RoundRobinCounter,
     TopicQueues,
     best_queue,
     hash_queue,
@@ -119,17 +119,17 @@ def test_a_choice_is_remembered_until_the_table_changes():
     lab.fail("broker-a")
     second = lab.view.choice(lab.now)
     assert second is not first
-    assert second.candidates == second.usable == {"broker-b", "broker-c"}
+    assert second.candidates == second.trusted == {"broker-b", "broker-c"}
 
 
-def test_a_trial_broker_may_be_chosen_but_is_not_called_usable():
+def test_a_trial_broker_may_be_chosen_but_is_not_trusted():
     lab = FaultLab()
     lab.warm_up()
     lab.fail("broker-a")
     lab.probe("broker-a")
     choice = lab.view.choice(lab.now)
     assert choice.candidates == {"broker-a", "broker-b", "broker-c"}
-    assert choice.usable == {"broker-b", "broker-c"}
+    assert choice.trusted == {"broker-b", "broker-c"}
 
 
 def test_suspicion_is_seen_as_soon_as_its_time_comes_though_nothing_else_happens():

@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from rocketwire.core.faults.selection import RoundRobinCounter, TopicQueues
+from rocketwire.core.faults.positions import RoundRobinCounter
+from rocketwire.core.faults.selection import TopicQueues
 from rocketwire.core.faults.table import FaultTable
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import MessageQueue
