@@ -14,34 +14,32 @@ import asyncio
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from operator import call
 from typing import Final, cast
 
+from rocketwire.aio.responding import Responder, answer, refuse
 from rocketwire.aio.waiter import (
     Call,
-    Responder,
     SendWaiter,
     Waiter,
+    fail_each,
     finish_stored,
     number_together,
-    refuse,
 )
 from rocketwire.core.durations import span
 from rocketwire.core.effects import Observer, Oneway
-from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.sending.attempt import SendAttempt
+from rocketwire.core.tell_each import tell_each
 from rocketwire.errors import (
-    ClientClosedError,
     ConnectFailedError,
-    ConnectionLostError,
     LocalProtocolError,
     RemoteProtocolError,
     RequestTimeoutError,
 )
 from rocketwire.system.socket_tuning import tune
-from rocketwire.system.unreachable import in_words, too_slow
-from rocketwire.wire.codes import ResponseCode
+from rocketwire.system.unreachable import could_not_connect, in_words, shut_down, too_slow, was_lost
 from rocketwire.wire.command import RESPONSE, Command, Reply, Request
 from rocketwire.wire.framing import MAX_FRAME
 from rocketwire.wire.session import SharedSession
@@ -174,8 +172,7 @@ class Connection(asyncio.Protocol):
         self._out += pieces
         if deadline < self._sweep_at:
             self._arm(deadline - now, deadline)
-        for waiter, error in errors:
-            waiter.fail(error)
+        tell_each(errors, lambda failed: failed[0].fail(failed[1]))
 
     def write_oneway(self, request: Request, observer: Observer | None) -> None:
         """Write a request that gets no answer. Only while ``is_ready``.
@@ -249,20 +246,26 @@ class Connection(asyncio.Protocol):
 
     def _advance_line(self) -> None:
         """Hand over what waits, until the transport has enough of it."""
+        tell_each(self._next_in_line(), self._hand_over)
+
+    def _next_in_line(self) -> Iterator[tuple[Waiter, Call]]:
         transport = self._transport
         while (
             self._line and not self._is_paused and not (transport is None or transport.is_closing())
         ):
-            waiter, call = self._line.popitem(last=False)
-            self._last_used = self._clock()  # it was paused, not idle: the peer has just read
-            try:
-                if type(call) is Oneway:
-                    self.write_oneway(call.request, call.observer)
-                    waiter.resume(None)
-                else:
-                    self.issue(waiter, call.request, call.deadline, call.observer)
-            except LocalProtocolError as error:
-                waiter.fail(error)
+            yield self._line.popitem(last=False)
+
+    def _hand_over(self, waiting: tuple[Waiter, Call]) -> None:
+        waiter, call = waiting
+        self._last_used = self._clock()  # it was paused, not idle: the peer has just read
+        try:
+            if type(call) is Oneway:
+                self.write_oneway(call.request, call.observer)
+                waiter.resume(None)
+            else:
+                self.issue(waiter, call.request, call.deadline, call.observer)
+        except LocalProtocolError as error:
+            waiter.fail(error)
 
     # -- asyncio.Protocol -------------------------------------------------------------------
 
@@ -286,12 +289,10 @@ class Connection(asyncio.Protocol):
             self.connection_lost(None)
             return
         self._finish()
-        while self._line:
-            waiter, _ = self._line.popitem(last=False)
-            error = ConnectFailedError(f"{self.address} {text}")
-            error.__cause__ = cause
-            waiter.fail(error)
         self._set_closed()
+        waiters = list(self._line)
+        self._line.clear()
+        fail_each(waiters, partial(could_not_connect, f"{self.address} {text}", cause))
 
     def pause_writing(self) -> None:
         """The peer does not read fast enough."""
@@ -312,25 +313,24 @@ class Connection(asyncio.Protocol):
         except RemoteProtocolError as error:
             self._break(error)
             return
-        if stored:
-            finish_stored(cast("list[SendWaiter]", stored), now)
-        for place, (waiter, reply) in enumerate(answers):
-            reply.arrived = now
-            try:
-                waiter.resume(reply)
-            except BaseException:
-                # A hook ends the program: the others of these bytes are told all the same.
-                self._call_soon(self._resume_all, answers[place + 1 :], now)
-                raise
-        for command in asked:
-            self._answer(command)
-        if self.is_over:
-            self._close_if_done()
+        try:
+            if stored:
+                finish_stored(cast("list[SendWaiter]", stored), now)
+        finally:  # a hook or a callback ends the program: the others are told all the same
+            self._resume_all(answers, asked, now)
 
-    def _resume_all(self, answers: list[tuple[Waiter, Reply]], now: float) -> None:
-        for waiter, reply in answers:
+    def _resume_all(
+        self, answers: list[tuple[Waiter, Reply]], asked: list[Command], now: float
+    ) -> None:
+        for _, reply in answers:
             reply.arrived = now
-            waiter.resume(reply)
+        try:
+            tell_each(answers, lambda answered: answered[0].resume(answered[1]))
+        finally:
+            if asked:
+                tell_each(asked, self._answer)
+            if self.is_over:
+                self._close_if_done()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """All that wait are told at once."""
@@ -348,11 +348,12 @@ class Connection(asyncio.Protocol):
         self._fail_all(f"{self.address} {ending}", self._broken or exc)
 
     def _fail_all(self, text: str, cause: BaseException | None) -> None:
-        for waiter in self.session.lose():
-            waiter.fail(_lost(text, cause, written=True))
-        for waiter in [*self._take_gathered(), *self._line]:
-            self._line.pop(waiter, None)
-            waiter.fail(_lost(text, cause, written=False))
+        waiters, left = self.session.lose(), [*self._take_gathered(), *self._line]
+        self._line.clear()
+        try:
+            fail_each(waiters, partial(was_lost, text, cause, written=True))
+        finally:
+            fail_each(left, partial(was_lost, text, cause, written=False))
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -364,19 +365,20 @@ class Connection(asyncio.Protocol):
     def dismiss(self, owner: object) -> None:
         """One of several clients closes: its requests get no answer any more."""
         pending = self.session.pending.values()
-        for waiter in [w for w in (*pending, *self._gathered, *self._line) if w.owner is owner]:
+        waiters = [w for w in (*pending, *self._gathered, *self._line) if w.owner is owner]
+        for waiter in waiters:
             self.abandon(waiter)
-            waiter.fail(ClientClosedError("the client was shut down before the answer came"))
+        fail_each(waiters, shut_down)
 
     def close(self) -> None:
         """The client closes: no answer is waited for any more, what is written still leaves."""
         self._finish()
-        for waiter in [*self.session.lose(), *self._take_gathered(), *self._line]:
-            self._line.pop(waiter, None)
-            waiter.fail(ClientClosedError("the client was shut down before the answer came"))
+        waiters = [*self.session.lose(), *self._take_gathered(), *self._line]
+        self._line.clear()
         if self._transport is None:
             self._set_closed()
         self._close_if_done()
+        fail_each(waiters, shut_down)
 
     def abort(self) -> None:
         """Close at once, whatever is still to be written."""
@@ -426,15 +428,7 @@ class Connection(asyncio.Protocol):
     # -- requests of the peer ---------------------------------------------------------------
 
     def _answer(self, command: Command) -> None:
-        try:
-            answer = self._responder(command)
-        except Exception as error:  # noqa: BLE001 - the peer's request must not break our own
-            _log.exception("request %d of %s could not be answered", command.code, self.address)
-            answer = Command(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
-        if isinstance(answer, LaterAnswer):
-            answer.when_given(partial(self._send_answer, command))
-        elif answer is not None:
-            self._send_answer(command, answer)
+        answer(self._responder, command, self.address, partial(self._send_answer, command))
 
     def _send_answer(self, command: Command, answer: Command) -> None:
         if command.is_oneway or self._transport is None:
@@ -453,12 +447,14 @@ class Connection(asyncio.Protocol):
     def _sweep(self) -> None:
         """Tell those whose deadline has come, and set the timer for the next one."""
         self._sweep_timer, self._sweep_at = None, math.inf
-        self._flush()  # what was accepted in this tick counts as written
-        now = self._clock()
-        self._sweep_line(now)
-        self._sweep_pending(now)
+        # First of all what was accepted in this tick, which counts as written.
+        tell_each((self._flush, self._sweep_line, self._sweep_pending, self._sweep_later), call)
+
+    def _sweep_later(self) -> None:
+        """Set the timer for the next deadline."""
         if self.is_over:
             self._close_if_done()
+        now = self._clock()
         deadlines = [w.deadline for w in self.session.pending.values()]
         deadlines += [w.deadline for w in self._line]
         if deadlines:
@@ -466,35 +462,34 @@ class Connection(asyncio.Protocol):
             if moment < self._sweep_at:
                 self._arm(moment - now, moment)
 
-    def _sweep_pending(self, now: float) -> None:
-        pending = self.session.pending
+    def _sweep_pending(self) -> None:
+        pending, now = self.session.pending, self._clock()
         due = [(o, w) for o, w in pending.items() if w.deadline <= now]
         if any(self._last_heard < w.issued <= now - _SILENCE for _, w in due):
             # Not a byte since the request was written: the connection itself may be dead. Others
             # in flight keep their chance, new requests get a new connection.
             self._is_silent = True
             self._finish()
-        for opaque, waiter in due:
-            # Resuming one may have cancelled another.
-            if opaque in pending:
-                self.session.abandon(opaque)
-                text = f"{self.address} gave no answer in {span(waiter.deadline - waiter.issued)}"
-                waiter.fail(RequestTimeoutError(text, written=True))
+        tell_each(due, self._give_up)
 
-    def _sweep_line(self, now: float) -> None:
-        due = [w for w in self._line if w.deadline <= now]
-        for waiter in due:
-            if self._line.pop(waiter, None) is None:
-                continue
-            if self._transport is None:
-                text = too_slow(self.looked_up, now - self._began)
-                waiter.fail(ConnectFailedError(f"{self.address} {text}"))
-            else:
-                text = f"{self.address} did not read, so the request was not written in time"
-                waiter.fail(RequestTimeoutError(text))
+    def _give_up(self, due: tuple[int, Waiter]) -> None:
+        opaque, waiter = due
+        if opaque in self.session.pending:  # resuming one may have cancelled another
+            self.session.abandon(opaque)
+            text = f"{self.address} gave no answer in {span(waiter.deadline - waiter.issued)}"
+            waiter.fail(RequestTimeoutError(text, written=True))
 
+    def _sweep_line(self) -> None:
+        now = self._clock()
+        tell_each([w for w in self._line if w.deadline <= now], self._drop)
 
-def _lost(text: str, cause: BaseException | None, *, written: bool) -> ConnectionLostError:
-    error = ConnectionLostError(text, written=written)
-    error.__cause__ = cause
-    return error
+    def _drop(self, waiter: Waiter) -> None:
+        """Tell one in the line that its time is over."""
+        if self._line.pop(waiter, None) is None:
+            return
+        if self._transport is None:
+            text = too_slow(self.looked_up, self._clock() - self._began)
+            waiter.fail(ConnectFailedError(f"{self.address} {text}"))
+        else:
+            text = f"{self.address} did not read, so the request was not written in time"
+            waiter.fail(RequestTimeoutError(text))

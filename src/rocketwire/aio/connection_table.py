@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from rocketwire.aio.connecting import connect
 from rocketwire.aio.connection import Connection
-from rocketwire.aio.waiter import ResponderOf, refusing
+from rocketwire.aio.responding import ResponderOf, refusing
 from rocketwire.config import ClientConfig
 from rocketwire.core.instance import Instance
 

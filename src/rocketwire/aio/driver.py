@@ -20,7 +20,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, assert_never, cast
 from rocketwire.aio.awaited_effects import EventWait, InnerSend, Together
 from rocketwire.aio.connection_table import ConnectionTable
 from rocketwire.aio.deadlines import Deadlines
-from rocketwire.aio.waiter import Call, ResponderOf, Waiter, refusing
+from rocketwire.aio.responding import ResponderOf, refusing
+from rocketwire.aio.waiter import Call, Waiter
 from rocketwire.config import ClientConfig
 from rocketwire.core.effects import Effect, Invoke, InvokeAll, Oneway, Op, Send, Sleep, Wait
 from rocketwire.core.sending.attempt import SendAttempt

@@ -9,29 +9,23 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from rocketwire.core.effects import Invoke, Oneway
-from rocketwire.core.later_answer import LaterAnswer
 from rocketwire.core.sending import finish
 from rocketwire.core.sending.attempt import SendAttempt, written_together
 from rocketwire.core.sending.results import result_later
+from rocketwire.core.tell_each import tell_each
 from rocketwire.errors import LocalProtocolError, RocketMQError
 from rocketwire.message import SendResult
-from rocketwire.wire.codes import ResponseCode
-from rocketwire.wire.command import Command
 from rocketwire.wire.session import SharedSession
 
 if TYPE_CHECKING:
     from rocketwire.aio.connection import Connection
     from rocketwire.aio.driver import Driver, Run
 
-#: Answers a request of the peer, at once or later; None leaves it unanswered.
-Responder: TypeAlias = Callable[[Command], Command | LaterAnswer | None]
-#: What answers the requests of the peer at an address.
-ResponderOf: TypeAlias = Callable[[str], Responder]
 Call: TypeAlias = Invoke | Oneway
 
 
@@ -152,6 +146,11 @@ class SendWaiter(Waiter):
             waiter.stored()
 
 
+def fail_each(waiters: Iterable[Waiter], error_of: Callable[[], RocketMQError]) -> None:
+    """Tell waiters that there will be no reply, each by an error of its own."""
+    tell_each(waiters, lambda waiter: waiter.fail(error_of()))
+
+
 def number_together(
     session: SharedSession[Waiter], waiters: list[SendWaiter], now: float
 ) -> tuple[list[bytes | memoryview], float, list[tuple[Waiter, LocalProtocolError]]]:
@@ -193,26 +192,8 @@ def finish_stored(waiters: list[SendWaiter], now: float) -> None:
         # All of them, before the first one's callback can cancel others.
         waiter.is_over = True
         attempts.append(waiter.attempt)
-    finish.stored_all(attempts, now)
-    for attempt in attempts:
-        if attempt.history is not None:
-            attempt.history.last = attempt
-        if attempt.key_slots:
-            finish.leave_order(attempt)
-        attempt.release()
-    for _, some in groupby(waiters, type):
-        ended = list(some)
-        ended[0].stored_together(ended)
-
-
-def refuse(command: Command) -> Command:
-    """The answer to a request that we do not know."""
-    return Command(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-        remark=f"request type {command.code} not supported",
-    )
-
-
-def refusing(address: str) -> Responder:
-    """No request of any peer is known."""
-    return refuse
+    try:
+        finish.stored_all(attempts, now)
+    finally:
+        groups = [list(some) for _, some in groupby(waiters, type)]
+        tell_each(groups, lambda ended: ended[0].stored_together(ended))

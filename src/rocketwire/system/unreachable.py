@@ -1,10 +1,11 @@
-"""Why no connection came about, in the same words in both shells."""
+"""Why there is no connection, or none any more, in the same words in both shells."""
 
 from __future__ import annotations
 
 import socket
 
 from rocketwire.core.durations import span
+from rocketwire.errors import ClientClosedError, ConnectFailedError, ConnectionLostError
 
 
 def explain(error: Exception, host: str, *, encrypted: bool = False) -> str:
@@ -54,3 +55,22 @@ def too_slow(looked_up: str | None, seconds: float) -> str:
         f"could not be reached: the look-up of the name {looked_up!r} took longer than "
         f"{span(seconds)}, check the resolver or give an address"
     )
+
+
+def could_not_connect(text: str, cause: BaseException | None) -> ConnectFailedError:
+    """What requests end with that waited for a connection."""
+    error = ConnectFailedError(text)
+    error.__cause__ = cause
+    return error
+
+
+def was_lost(text: str, cause: BaseException | None, *, written: bool) -> ConnectionLostError:
+    """What requests end with whose connection is gone."""
+    error = ConnectionLostError(text, written=written)
+    error.__cause__ = cause
+    return error
+
+
+def shut_down() -> ClientClosedError:
+    """What requests end with whose client is closed."""
+    return ClientClosedError("the client was shut down before the answer came")

@@ -26,6 +26,7 @@ from rocketwire.core.faults.entries import (
 )
 from rocketwire.core.faults.judgement import AdaptiveJudge, Judge, Notice, Walk
 from rocketwire.core.faults.presets import JavaJudge, NoJudge
+from rocketwire.core.tell_each import tell_each
 from rocketwire.errors import ConnectFailedError, RequestTimeoutError
 from rocketwire.fault_policy import BrokerHealth, FaultPolicy
 from rocketwire.log_fields import about
@@ -146,8 +147,8 @@ class FaultTable:
         with self._lock:
             if entry.calm:
                 count = self._pass(entry, attempts, now)
-        for attempt in attempts[count:]:  # the later ones may depend on a verdict
-            self.answered(attempt, now)
+        # The later ones may depend on a verdict, of which hooks hear.
+        tell_each(attempts[count:], lambda attempt: self.answered(attempt, now))
 
     def _pass(self, entry: Entry, attempts: Sequence[WatchedAttempt], now: float) -> int:
         """Take in answers of a calm broker up to one that must be judged; returns how many."""
@@ -448,13 +449,16 @@ class FaultTable:
         return notices
 
     def _tell(self, notices: list[Notice]) -> None:
-        for notice in notices:
-            try:
-                self._tell_one(notice)
-            except Exception:  # noqa: BLE001  a listener's fault is not the send's
-                _log.exception("a listener of the fault table failed")
+        if notices:
+            tell_each(notices, self._tell_one)
 
     def _tell_one(self, notice: Notice) -> None:
+        try:
+            self._tell_listener(notice)
+        except Exception:  # noqa: BLE001  a listener's fault is not the send's
+            _log.exception("a listener of the fault table failed")
+
+    def _tell_listener(self, notice: Notice) -> None:
         if notice.kind == "steady":
             _log.warning(
                 "%s: steadily %s; if it is far rather than sick, set `expected`",

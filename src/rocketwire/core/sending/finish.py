@@ -33,15 +33,26 @@ def stored_all(attempts: Sequence[SendAttempt], now: float) -> None:
 
     The fault table and the statistics learn it in one go, which saves a third of what an answer
     costs.
+
+    Raises:
+        BaseException: a hook of the fault table ends the program; all the rest is done.
     """
-    attempts[0].sender.instance.faults.answered_all(attempts, now)
-    start, count = 0, len(attempts)
-    while start < count:
-        sender, entry, end = attempts[start].sender, attempts[start].entry, start + 1
-        while end < count and attempts[end].entry is entry and attempts[end].sender is sender:
-            end += 1
-        _count_stored(sender.counters, entry.name, attempts[start:end], now)
-        start = end
+    try:
+        attempts[0].sender.instance.faults.answered_all(attempts, now)
+    finally:
+        start, count = 0, len(attempts)
+        while start < count:
+            sender, entry, end = attempts[start].sender, attempts[start].entry, start + 1
+            while end < count and attempts[end].entry is entry and attempts[end].sender is sender:
+                end += 1
+            _count_stored(sender.counters, entry.name, attempts[start:end], now)
+            start = end
+        for attempt in attempts:
+            if attempt.history is not None:
+                attempt.history.last = attempt
+            if attempt.key_slots:
+                leave_order(attempt)
+            attempt.release()
 
 
 def _count_stored(

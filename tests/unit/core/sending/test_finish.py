@@ -140,11 +140,13 @@ def test_batches_that_are_stored_together_count_each_of_their_messages(
     batch = [Message("T", b"22"), Message("T", b"333")]
     attempts = [shell.write(Message("T", b"1")) for _ in range(singles)]
     attempts += [shell.write(batch) for _ in range(batches)]
+    size = sum(len(attempt.body) for attempt in attempts)
     finish.stored_all(attempts, shell.clock())
     stats, before = shell.world.sender.counters.snapshot(), shell.before
     assert stats.sent - before.sent == singles + batches
     assert stats.messages - before.messages == singles + 2 * batches
-    assert stats.bytes - before.bytes == sum(len(attempt.body) for attempt in attempts)
+    assert stats.bytes - before.bytes == size
+    assert {attempt.body for attempt in attempts} == {b""}  # let go of
 
 
 # -- interrupted -----------------------------------------------------------------------------------

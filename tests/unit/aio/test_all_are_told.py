@@ -1,0 +1,222 @@
+"""One waiter whose hook or callback ends the program keeps no other from being told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.core.world import World
+
+from rocketwire.aio.connection import Connection
+from rocketwire.aio.waiter import SendWaiter, Waiter, finish_stored
+from rocketwire.core.effects import Invoke, Oneway
+from rocketwire.core.sending.mode import SendMode
+from rocketwire.core.tell_each import tell_each
+from rocketwire.errors import RocketMQError
+from rocketwire.fault_policy import FaultPolicy
+from rocketwire.message import Message
+from rocketwire.wire.command import RESPONSE, Command, encode_command
+
+COUNT = 4
+
+
+class Leaving(Waiter):
+    """The second one ends the program when it is told."""
+
+    def __init__(self, number: int, told: list[int]) -> None:
+        self.number = number
+        self.told = told
+        self.connection = None
+        self.takes_frame = False
+        self.issued = 0.0
+
+    @property
+    def owner(self) -> object:
+        return self.told
+
+    def resume(self, value: object) -> None:
+        self._tell()
+
+    def fail(self, error: RocketMQError) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        self.told.append(self.number)
+        if self.number == 1:
+            raise SystemExit("a hook ends the program")
+
+
+class Transport:
+    """As much of a transport as is written to."""
+
+    is_open = True
+
+    def write(self, data: bytes) -> None:
+        """Lost."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_extra_info(self, name: str) -> None:
+        """There is no socket."""
+
+    def set_write_buffer_limits(self, **limits: int) -> None:
+        """It takes everything."""
+
+    def close(self) -> None:
+        self.is_open = False
+
+    abort = close
+
+
+def issue(connection: Connection, waiters: list[Leaving], deadline: float) -> None:
+    connection.connection_made(Transport())  # type: ignore[arg-type]
+    for waiter in waiters:
+        connection.issue(waiter, Command(7), deadline, None)
+
+
+def enqueue(connection: Connection, waiters: list[Leaving], deadline: float) -> None:
+    for waiter in waiters:
+        connection.enqueue(waiter, Invoke("a:1", Command(7), deadline))
+
+
+def answer(connection: Connection, waiters: list[Leaving]) -> None:
+    answers = [Command(0, opaque=waiter.opaque, flag=RESPONSE) for waiter in waiters]
+    connection.data_received(b"".join(map(encode_command, answers)))
+
+
+def connect(connection: Connection, waiters: list[Leaving]) -> None:
+    for waiter in waiters:
+        connection._line[waiter] = Oneway("a:1", Command(7), waiter.deadline)
+    connection.connection_made(Transport())  # type: ignore[arg-type]
+
+
+Begin = Callable[[Connection, list[Leaving], float], None]
+#: How each of some waiters comes to be told: how they begin to wait, until when, and what happens then.
+ENDS: dict[str, tuple[Begin, float, Callable[[Connection, list[Leaving]], None]]] = {
+    "answered": (issue, 60, answer),
+    "lost": (issue, 60, lambda c, _: c.connection_lost(None)),
+    "lost before they were written": (enqueue, 60, lambda c, _: c.connection_lost(None)),
+    "not connected": (enqueue, 60, lambda c, _: c.connect_failed("refused")),
+    "oneway requests written": (enqueue, 60, connect),
+    "shut down by one of many": (issue, 60, lambda c, w: c.dismiss(w[0].owner)),
+    "closed": (issue, 60, lambda c, _: c.close()),
+    "closed before they were written": (enqueue, 60, lambda c, _: c.close()),
+    "unanswered in time": (issue, -1, lambda c, _: c._sweep()),
+    "unwritten in time": (enqueue, -1, lambda c, _: c._sweep()),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_all_that_wait_on_a_connection_are_told_though_one_ends_the_program(end: str) -> None:
+    begin, left, happen = ENDS[end]
+    told: list[int] = []
+
+    async def main() -> None:
+        connection = Connection(
+            "a:1",
+            loop=asyncio.get_running_loop(),
+            clock=time.monotonic,
+            on_over=lambda _: None,
+        )
+        waiters = [Leaving(number, told) for number in range(COUNT)]
+        begin(connection, waiters, time.monotonic() + left)
+        with pytest.raises(SystemExit):
+            happen(connection, waiters)
+        assert told == list(range(COUNT))
+        assert not connection.session.pending
+        assert not connection._line
+
+    asyncio.run(main())
+
+
+def test_a_sweep_goes_on_though_one_of_those_that_are_told_ends_the_program() -> None:
+    """Else nothing would end at its deadline any more, if nothing else was sent."""
+    told: list[int] = []
+
+    async def main() -> None:
+        connection = Connection(
+            "a:1", loop=asyncio.get_running_loop(), clock=time.monotonic, on_over=lambda _: None
+        )
+        issue(connection, [Leaving(1, told)], time.monotonic() - 1)
+        connection.issue(Leaving(2, told), Command(7), time.monotonic() + 0.05, None)
+        with pytest.raises(SystemExit):
+            connection._sweep()
+        while told != [1, 2]:  # bounded by the time limit of tests
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+class Stored(SendWaiter):
+    """A send whose end is noted."""
+
+    def __init__(self, attempt: Any, told: list[SendWaiter]) -> None:
+        super().__init__(attempt)
+        self.told = told
+
+    def settled(self, result: object, error: object) -> None:
+        raise AssertionError("it was stored")
+
+    def stored(self) -> None:
+        self.told.append(self)
+
+
+class Hook:
+    """Ends the program when a broker is back."""
+
+    def broker_returned(self, event: object) -> None:
+        raise SystemExit("leaving")
+
+
+def on_trial() -> World:
+    """A broker is usable again with the next good answers."""
+    world = World(2, fault=FaultPolicy(failure_isolation=1.0), hooks=[Hook()])
+    for _ in range(3):
+        world.send()
+    table = world.instance.faults
+    table.failed(table.begin("broker-a", world.clock()), world.clock(), "refused")
+    while table._entries["broker-a"].state != "trial":
+        world.clock.advance(0.2)
+        table.refresh(world.clock())
+        for broker in table.probe_due(world.clock()):
+            table.probe_started(broker)
+            table.probe_finished(broker, world.clock(), 0.001, good=True)
+    return world
+
+
+def test_answers_that_came_with_one_of_which_a_hook_ends_the_program_are_told() -> None:
+    world, is_over = on_trial(), False
+    table = world.instance.faults
+    while not is_over:
+        told: list[SendWaiter] = []
+        waiters = []
+        for _ in range(COUNT):
+            attempt = world.sender.start(Message("T", b"x"), SendMode.ASYNC)
+            attempt.written(world.clock(), 10)
+            waiters.append(Stored(attempt, told))
+        world.clock.advance(0.001)
+        before = world.sender.counters.snapshot().sent
+        try:
+            finish_stored(waiters, world.clock())  # type: ignore[arg-type]
+        except SystemExit:
+            is_over = True
+        assert told == waiters
+        assert world.sender.counters.snapshot().sent == before + COUNT
+        assert [entry.under_way for entry in table._entries.values()] == [{}, {}]
+
+
+def test_what_is_raised_first_is_raised_when_all_are_told() -> None:
+    told: list[int] = []
+
+    def tell(number: int) -> None:
+        told.append(number)
+        if number:
+            raise KeyboardInterrupt(number)
+
+    with pytest.raises(KeyboardInterrupt, match="1"):
+        tell_each(range(4), tell)
+    assert told == [0, 1, 2, 3]
