@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rocketwire.core.effects import Invoke, Op, invoke, invoke_all, sleep
-from rocketwire.core.group.receive_start import Beginnings, Place, Rests
+from rocketwire.core.group.receive_start import Beginnings, ReceivePlace, Rests
 from rocketwire.core.instance import Instance
 from rocketwire.core.lookup import proxy_in_the_way
 from rocketwire.core.naming import with_namespace
@@ -177,13 +177,15 @@ class Receiver:
             raise trouble
         return found
 
-    def _places(self) -> Op[list[Place]]:
+    def _places(self) -> Op[list[ReceivePlace]]:
         """Where to ask, another one first each time; without those that could not be reached."""
         instance, found = self._instance, []
         for topic in self._subscriptions:
             deadline = instance.clock() + instance.config.request_timeout
             queues = yield from read_queues(instance, topic, deadline)
-            found += [Place(topic, broker) for broker in dict.fromkeys(q.broker for q in queues)]
+            found += [
+                ReceivePlace(topic, broker) for broker in dict.fromkeys(q.broker for q in queues)
+            ]
         ready = [place for place in found if self._beginnings.is_set(place)]
         chosen = self._rests.awake(ready) or ready
         self._turn += 1
@@ -211,7 +213,7 @@ class Receiver:
         return _judged(found, failures, places)
 
     def _poll(
-        self, places: Sequence[Place], count: int, invisible: float, hold: float
+        self, places: Sequence[ReceivePlace], count: int, invisible: float, hold: float
     ) -> Op[_Round]:
         """Ask several at once, and have each hold the question for a while."""
         asked, calls = [], []
@@ -237,7 +239,7 @@ class Receiver:
             yield from sleep(self._instance.clock() + _PAUSE)
         return judged
 
-    def _call(self, place: Place, most: int, invisible: float, hold: float) -> Invoke:
+    def _call(self, place: ReceivePlace, most: int, invisible: float, hold: float) -> Invoke:
         instance, subscription = self._instance, self._subscriptions[place.topic]
         fields = pop.pop_fields(
             group=self._wired(self._group),
@@ -267,7 +269,7 @@ class Receiver:
             raise ConnectFailedError(f"broker {broker} has no master in any route just now")
         return addresses[MASTER_ID]
 
-    def _read(self, place: Place, reply: Reply) -> Op[list[Taken]]:
+    def _read(self, place: ReceivePlace, reply: Reply) -> Op[list[Taken]]:
         self._rests.end(place.broker)
         if reply.code in _EMPTY:
             return []
@@ -288,7 +290,9 @@ class Receiver:
             taken = [t for t in taken if t not in others]
         return taken
 
-    def _bear(self, place: Place, error: RocketMQError, failures: list[RocketMQError]) -> None:
+    def _bear(
+        self, place: ReceivePlace, error: RocketMQError, failures: list[RocketMQError]
+    ) -> None:
         failures.append(error)
         if isinstance(error, (TransportError, ServiceNotAvailableError)):
             self._rests.begin(place.broker)
@@ -371,7 +375,9 @@ class Receiver:
         return pop.decode_change_reply(reply.ext, receipt)
 
 
-def _judged(found: list[Taken], failures: list[RocketMQError], places: Sequence[Place]) -> _Round:
+def _judged(
+    found: list[Taken], failures: list[RocketMQError], places: Sequence[ReceivePlace]
+) -> _Round:
     """What a round gave: messages, or why nobody could be asked.
 
     Raises:
@@ -383,7 +389,7 @@ def _judged(found: list[Taken], failures: list[RocketMQError], places: Sequence[
     return _Round(found, failures[0] if failures and len(failures) >= len(places) else None)
 
 
-def _shares(places: Sequence[Place], count: int) -> Iterator[tuple[Place, int]]:
+def _shares(places: Sequence[ReceivePlace], count: int) -> Iterator[tuple[ReceivePlace, int]]:
     """How many messages each place is asked for, so that all together are not too many."""
     asked = places[:count]
     for number, place in enumerate(asked):

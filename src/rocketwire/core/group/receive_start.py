@@ -33,8 +33,8 @@ _LONGEST_REST: Final = 30.0
 UNWELL: Final = (TransportError, ServiceNotAvailableError, SystemBusyError)
 
 
-class Place(NamedTuple):
-    """A broker, and a topic that it has."""
+class ReceivePlace(NamedTuple):
+    """A broker, and a topic of it, of which messages are received."""
 
     topic: str
     broker: str
@@ -66,7 +66,7 @@ class Rests:
         """One has answered."""
         self._rests.pop(broker, None)
 
-    def awake(self, places: Sequence[Place]) -> list[Place]:
+    def awake(self, places: Sequence[ReceivePlace]) -> list[ReceivePlace]:
         """Those that are not left alone just now."""
         now = self._instance.clock()
         return [
@@ -97,7 +97,7 @@ class Beginnings:
         #: When each topic was first looked at.
         self._since: dict[str, float] = {}
         #: Where it could not be set at first.
-        self._late: set[Place] = set()
+        self._late: set[ReceivePlace] = set()
 
     def forget(self, topic: str) -> None:
         """A caller wants something else of a topic: look at it again."""
@@ -107,7 +107,7 @@ class Beginnings:
         """Whether nothing is left to do for a topic."""
         return self._unset.get(topic) == set()
 
-    def is_set(self, place: Place) -> bool:
+    def is_set(self, place: ReceivePlace) -> bool:
         """Whether messages may be asked for there."""
         return place.broker not in self._unset.get(place.topic, ())
 
@@ -130,7 +130,7 @@ class Beginnings:
             self._unset[topic] = set() if self._start == "earliest" else brokers.copy()
         unset = self._unset[topic]
         unset &= brokers
-        places = [Place(topic, broker) for broker in sorted(unset)]
+        places = [ReceivePlace(topic, broker) for broker in sorted(unset)]
         failures: list[RocketMQError] = []
         for place in self._rests.awake(places) or (places if unset == brokers else ()):
             try:
@@ -144,7 +144,7 @@ class Beginnings:
         if unset == brokers and failures:
             raise failures[0]
 
-    def _begin_at(self, place: Place, queues: Sequence[MessageQueue]) -> Op[None]:
+    def _begin_at(self, place: ReceivePlace, queues: Sequence[MessageQueue]) -> Op[None]:
         start = self._start
         if start == "latest" and place in self._late:
             # What it has stored since the first try must not be skipped.

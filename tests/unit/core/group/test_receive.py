@@ -8,7 +8,7 @@ import pytest
 from tests.unit.core.world import World
 
 from rocketwire.core.group.receive import Receiver
-from rocketwire.core.group.receive_start import Place
+from rocketwire.core.group.receive_start import ReceivePlace
 from rocketwire.core.group.received import extension, release_after
 from rocketwire.errors import BrokerError, InvalidMessageError, TransportError
 from rocketwire.testing.simulated_network import Refuse
@@ -150,7 +150,7 @@ def test_a_broker_that_is_away_is_left_alone_for_a_while_and_then_asked_again() 
     receive(world, receiver)
     world.brokers["broker-a"].break_now(Refuse())
     assert receive(world, receiver, wait=0.3) == []
-    place = Place("T", "broker-a")
+    place = ReceivePlace("T", "broker-a")
     assert receiver._rests.awake([place]) == []
     world.brokers["broker-a"].heal()
     world.clock.run_until(world.clock() + 31.0)
