@@ -94,3 +94,12 @@ def test_the_steps_of_a_walk_name_at_most_twelve_files(walk: str) -> None:
 
 def test_there_are_seven_walks() -> None:
     assert len(WALKS) == 7
+
+
+def test_the_architecture_names_every_part_of_the_package() -> None:
+    page = (ROOT / "docs" / "design" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## The parts of the package")[2].partition("\n## ")[0]
+    source = ROOT / "src" / "rocketwire"
+    parts = {path.parent.name for path in source.glob("*/__init__.py")}
+    parts |= {path.stem for path in source.glob("*.py")} - {"__init__", "__main__", "version"}
+    assert sorted(parts - set(re.findall(r"`(\w+)`", table))) == []
