@@ -440,15 +440,16 @@ class Sender:
         return bool(route.queues) and now <= self._fresh_until(route)
 
     def is_current(self, attempt: SendAttempt) -> bool:
-        """Whether the broker of an attempt is still one that may be chosen."""
-        if attempt.place is not None and attempt.place.is_pinned:
+        """Whether the broker of an attempt that is not written yet may still be chosen."""
+        target, place = attempt.target, attempt.place
+        if target is None or (place is not None and place.is_pinned):
             return True
-        plan = self._plans[attempt.mode].get(attempt.message.topic)
-        if plan is None or plan.version != self._watch.version:
+        if attempt.entry.trial_attempt is attempt:  # a broker on trial may be chosen once
+            return True
+        route = self._route(self.wire_topic(attempt.message.topic))
+        if route is None or not route.queues:
             return False
-        # The plan may be made after the broker was left, for another message.
-        target, in_turn = attempt.target, plan.in_turn
-        return not (target and in_turn) or target.broker in [r.target.broker for r in in_turn]
+        return target.broker in self.queues_of(route).choice(self._clock()).candidates
 
     def start_over(self, attempt: SendAttempt) -> None:
         """Forget where an attempt was to go that was not written yet."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.core.world import NAME_SERVER, World, address, route_of
 
+from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.validate import as_batch
 from rocketwire.errors import (
@@ -276,34 +277,73 @@ def test_what_is_no_message_and_no_list_of_them_is_refused_by_its_kind(wrong: ob
         as_batch(wrong)
 
 
-def test_an_attempt_is_current_until_brokers_are_chosen_anew_unless_its_queue_is_given() -> None:
+def test_an_attempt_at_a_given_queue_stays_current() -> None:
     world = World(3)
     world.send()
-    free = world.sender.start(Message("T", b"x"), SendMode.ASYNC)
-    given = MessageQueue("T", "broker-b", 2)
-    pinned = world.sender.start(Message("T", b"x"), SendMode.ASYNC, queue=given)
-    assert world.sender.is_current(free)
-    assert world.sender.is_current(pinned)
+    given = MessageQueue("T", "broker-a", 2)
+    attempt = world.sender.start(Message("T", b"x"), SendMode.ASYNC, queue=given)
     world.brokers["broker-a"].break_now(Refuse())
     for _ in range(9):
         world.send()
-    assert not world.sender.is_current(free)
-    assert world.sender.is_current(pinned)
+    assert world.sender.is_current(attempt)
 
 
-def test_an_attempt_at_a_broker_that_was_left_is_not_current_because_a_later_one_avoids_it() -> (
-    None
-):
+def current_brokers(world: World, attempts: list[SendAttempt]) -> set[str]:
+    """The brokers of the attempts that are current; every other one has none that is."""
+    current = {attempt.where.broker for attempt in attempts if world.sender.is_current(attempt)}
+    others = [attempt for attempt in attempts if not world.sender.is_current(attempt)]
+    assert current.isdisjoint({attempt.where.broker for attempt in others})
+    return current
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [FaultPolicy(failure_isolation=30.0), FaultPolicy.java4(), FaultPolicy.java5()],
+    ids=["adaptive", "java4", "java5"],
+)
+def test_attempts_at_a_broker_that_was_left_are_not_current_also_when_later_ones_avoid_it(
+    policy: FaultPolicy,
+) -> None:
     # The later one has the plan of the topic made anew, which then was as new as the fault table.
-    world = World(2, fault=FaultPolicy(failure_isolation=30.0))
+    world = World(3, fault=policy)
     world.send()
-    attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(8)]
-    assert {attempt.where.broker for attempt in attempts} == {"broker-a", "broker-b"}
+    attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(12)]
+    assert {attempt.where.broker for attempt in attempts} == set(world.names)
     faults, now = world.instance.faults, world.clock()
     faults.failed(faults.begin("broker-a", now), now, "refused the connection")
-    assert world.sender.start(Message("T", b"x"), SendMode.ASYNC).where.broker == "broker-b"
-    for attempt in attempts:
-        assert world.sender.is_current(attempt) == (attempt.where.broker == "broker-b")
+    others = {"broker-b", "broker-c"}
+    assert current_brokers(world, attempts) == others
+    assert world.sender.start(Message("T", b"x"), SendMode.ASYNC).where.broker in others
+    assert current_brokers(world, attempts) == others
+
+
+def test_attempts_at_a_broker_that_left_the_route_are_not_current() -> None:
+    world = World(2)
+    world.send()
+    attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(8)]
+    world.instance.learned(world.instance.routes.update("T", route_of({"broker-b": 4})))
+    assert current_brokers(world, attempts) == {"broker-b"}
+
+
+def test_attempts_in_line_stay_current_while_one_of_them_tries_a_broker_out() -> None:
+    world = World(3, fault=FaultPolicy(failure_isolation=1.0))
+    for _ in range(3):
+        world.send()
+    faults = world.instance.faults
+    faults.failed(faults.begin("broker-c", world.clock()), world.clock(), "refused")
+    while faults._entries["broker-c"].state != "trial":
+        world.clock.advance(0.2)
+        faults.refresh(world.clock())
+        for broker in faults.probe_due(world.clock()):
+            faults.probe_started(broker)
+            faults.probe_finished(broker, world.clock(), 0.001, good=True)
+    attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(12)]
+    assert [a.where.broker for a in attempts].count("broker-c") == 1
+    assert [world.sender.is_current(attempt) for attempt in attempts] == [True] * 12
+    # Nor does it matter that the only place on trial is free when another broker is left.
+    world.sender.start_over(next(a for a in attempts if a.where.broker == "broker-c"))
+    faults.failed(faults.begin("broker-a", world.clock()), world.clock(), "refused")
+    assert current_brokers(world, [a for a in attempts if a.target]) == {"broker-b"}
 
 
 def test_a_given_queue_is_the_only_one_tried() -> None:
