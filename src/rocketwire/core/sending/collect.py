@@ -159,7 +159,9 @@ class Accumulator:
 
     def not_begun(self) -> list[OpenBatch]:
         """Batches that no thread sends, because the one that opened them was interrupted."""
-        found = [kind.open for kind in list(self._kinds.values())]
+        kinds = list(self._kinds.values())
+        # Others may have filled one meanwhile, and closed it.
+        found = [batch for kind in kinds for batch in (kind.open, *list(kind.under_way))]
         return [batch for batch in found if batch is not None and not batch.is_begun]
 
     def _open(
@@ -173,8 +175,8 @@ class Accumulator:
                 kind = self._kinds.setdefault(key, BatchKind(key))
                 batch = kind.open
                 if batch is not None and not self._fits(batch, size, sharding_key):
-                    self._close(batch)
                     full, batch = batch, None
+                    self._close(full)
                 is_new = batch is None
                 if batch is None:
                     keeps = self._is_watched or sharding_key is not None
@@ -193,12 +195,13 @@ class Accumulator:
                 place = end
                 if sharding_key is None and batch.wait_store_ok:
                     self._recent = batch
-            if full is not None:
-                full.ready.set()
         except BaseException as error:
             if place >= 0:
                 self._despite = error
             raise
+        finally:
+            if full is not None:  # else it would wait for the time that batches may linger
+                full.ready.set()
         return batch, place, is_new
 
     def _take_slot(self, batch: OpenBatch, message: Message, key: str) -> None:

@@ -378,7 +378,7 @@ def test_a_message_that_leaves_its_batch_alone_travels_as_if_it_had_been_sent_so
     for batched, (_, _, single) in zip(together, shop.world.stored, strict=True):
         assert bytes(batched.body) == bytes(single.body)
         assert own_properties(batched) == own_properties(single)
-        assert batched.ext["f"] == single.ext["f"]  # the flag
+        assert batched.ext["h"] == single.ext["h"]  # the flag
 
 
 def own_properties(command: Command) -> dict[str, str]:
@@ -400,6 +400,35 @@ def test_a_batch_that_was_opened_in_vain_knows_its_first_message() -> None:
     batch, place, is_new = add(shop.batches, Message("T", b"first", tags="t"), 3.0)
     assert (batch, place, is_new) == (left, 0, False)
     assert batch.message(0).body == b"first"
+
+
+def test_a_batch_that_nobody_began_is_found_also_when_another_thread_has_filled_it() -> None:
+    shop = Shop(batch=AutoBatch(messages=2, linger=0.1))
+    interrupted, *_ = add(shop.batches, Message("T", b"1"), 3.0)
+    add(shop.batches, Message("T", b"2"), 3.0)
+    begun, _, is_new = add(shop.batches, Message("T", b"3"), 3.0)
+    assert is_new
+    shop.tasks.append(shop.world.driver.spawn(shop.batches.deliver(begun)))
+    for left in shop.batches.not_begun():
+        shop.tasks.append(shop.world.driver.spawn(shop.batches.deliver(left)))
+    shop.run()
+    assert [batch.over.is_set for batch in (interrupted, begun)] == [True, True]
+    assert not shop.batches.not_begun()
+
+
+def test_a_full_batch_leaves_at_once_whenever_closing_it_was_interrupted() -> None:
+    for at in itertools.count():
+        shop = Shop(batch=AutoBatch(messages=2, linger=30.0))
+        shop.batches._lock = threading.RLock()  # an interrupt leaves the simulated one taken
+        first, *_ = add(shop.batches, Message("T", b"0"), 3.0)
+        add(shop.batches, Message("T", b"1"), 3.0)
+        moments = Moments(at, interrupt, raises=True)
+        with contextlib.suppress(KeyboardInterrupt), moments:
+            add(shop.batches, Message("T", b"2"), 3.0)
+        assert first.ready.is_set or not first.is_closed, moments.where
+        if not moments.is_done:
+            assert first.is_closed
+            break
 
 
 def test_a_batch_that_is_closed_takes_no_message_whenever_closing_it_was_interrupted() -> None:
