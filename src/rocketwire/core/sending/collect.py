@@ -195,13 +195,14 @@ class Accumulator:
                 place = end
                 if sharding_key is None and batch.wait_store_ok:
                     self._recent = batch
+            if full is not None:
+                full.ready.set()
         except BaseException as error:
             if place >= 0:
                 self._despite = error
-            raise
-        finally:
-            if full is not None:  # else it would wait for the time that batches may linger
+            if full is not None:  # else it would wait for as long as batches may linger
                 full.ready.set()
+            raise
         return batch, place, is_new
 
     def _take_slot(self, batch: OpenBatch, message: Message, key: str) -> None:
