@@ -205,7 +205,8 @@ def test_a_retry_goes_elsewhere_while_anybody_else_is_usable(seed, policy, broke
             queue = choose(counters, now, failed)
             others = [n for n in names if failed and n != failed[-1]]
             if failed and queue.broker == failed[-1]:
-                wrong.extend(n for n in others if model.table.usable(n, now))
+                trusted = model_view.choice(now).trusted
+                wrong.extend(n for n in others if n in trusted)
             return queue
 
     model_view = model.view

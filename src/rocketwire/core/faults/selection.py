@@ -308,7 +308,10 @@ class TopicQueues:
         return tuple(queue for queue in self.queues if queue.broker in names)
 
     def another_usable(self, broker: str, now: float) -> bool:
-        """Whether a broker of the topic other than this one is usable and not suspect."""
+        """Whether a broker of the topic other than this one is usable and not suspect.
+
+        An attempt is capped only then.
+        """
         choice, watch = self._choice, self._watch
         if choice.version != watch.version or now >= watch.at:
             choice = self.choice(now)

@@ -261,8 +261,8 @@ class FaultTable:
         entries = [self._known(name) for name in brokers]
         with self._lock:
             candidates = [entry for entry in entries if entry.candidate]
-            usable = [entry for entry in candidates if entry.state == "usable"]
-        return frozenset(e.name for e in candidates), frozenset(e.name for e in usable)
+            trusted = [entry for entry in candidates if entry.state == "usable"]
+        return frozenset(e.name for e in candidates), frozenset(e.name for e in trusted)
 
     def least_bad(self, brokers: Collection[str], now: float) -> list[str]:
         """The best of brokers that are no candidates, several if equal.
@@ -273,17 +273,6 @@ class FaultTable:
         known = [self._known(name) for name in brokers]
         with self._lock:
             return self._judge.least_bad(known, now)
-
-    def usable(self, broker: str, now: float) -> bool:
-        """Whether a broker is neither isolated nor on trial nor suspect."""
-        if now >= self.watch.at:
-            self.refresh(now)
-        entry = self._known(broker)
-        return entry.state == "usable" and not entry.suspect
-
-    def another_usable(self, brokers: Iterable[str], broker: str, now: float) -> bool:
-        """Whether any of these except one is usable; an attempt is capped only then."""
-        return any(name != broker and self.usable(name, now) for name in brokers)
 
     def unreached_for(self, broker: str, now: float) -> float | None:
         """For how many seconds a broker can't be connected to; None if it can."""
@@ -360,7 +349,7 @@ class FaultTable:
             broker: the one that it asked.
             now: when it was over.
             latency: seconds from writing it to reading the answer; None if there was none.
-            good: whether any answer came in time, other than the codes 2, 14 and 215.
+            good: whether any answer came in time, other than the codes of ``BROKER_UNWELL``.
             reason: what happened instead, to follow a broker's name.
         """
         with self._lock:

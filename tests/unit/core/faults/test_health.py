@@ -82,7 +82,7 @@ def test_without_listeners_nothing_goes_wrong(caplog):
     assert table.next_probe_at() == 0.5  # probing is the default
     for _ in range(2):
         table.answered(table.begin("a", 0.0), 0.0)
-    assert table.usable("a", 0.0)
+    assert table.state_of("a") == "usable"
     assert caplog.records == []
 
 

@@ -325,7 +325,7 @@ def test_vanished_brokers_are_forgotten():
     lab.table.failed(attempt, lab.now, "closed the connection")
     assert len(lab.isolated) == 1
     lab.table.retain(["b0", "b1", "b2"])
-    assert lab.table.usable("b0", lab.now)
+    assert "b0" in lab.chosen()
 
 
 def test_a_forgotten_broker_is_chosen_again_when_it_comes_back():
@@ -337,24 +337,16 @@ def test_a_forgotten_broker_is_chosen_again_when_it_comes_back():
     lab.table.forget("never seen")
 
 
-def test_usable_means_neither_isolated_nor_on_trial_nor_suspect():
+def test_trusted_means_neither_isolated_nor_on_trial_nor_suspect():
     lab = lab_of()
-    assert lab.table.usable("b0", lab.now)
+    assert lab.view.choice(lab.now).trusted == {"b0", "b1", "b2"}
     lab.fail("b0")
-    assert not lab.table.usable("b0", lab.now)
+    assert lab.view.choice(lab.now).trusted == {"b1", "b2"}
     lab.probe("b0")
-    assert not lab.table.usable("b0", lab.now)
+    assert lab.view.choice(lab.now).trusted == {"b1", "b2"}
     lab.start("b1")
     lab.wait(0.2)
-    assert not lab.table.usable("b1", lab.now)
-
-
-def test_another_usable_looks_at_all_others():
-    lab = lab_of(2)
-    assert lab.table.another_usable(lab.brokers, "b0", lab.now)
-    lab.fail("b1")
-    assert not lab.table.another_usable(lab.brokers, "b0", lab.now)
-    assert lab.table.another_usable(lab.brokers, "b1", lab.now)
+    assert lab.view.choice(lab.now).trusted == {"b2"}
 
 
 def test_a_probe_that_takes_no_time_at_all_is_good():

@@ -369,8 +369,7 @@ def test_the_soonest_of_all_brokers_decides_when_to_look_again():
     assert lab.table.watch.at == end
 
 
-@pytest.mark.parametrize("ask", ["usable", "another_usable"])
-def test_time_has_its_effect_at_the_very_moment(ask):
+def test_time_has_its_effect_at_the_very_moment():
     lab = exact_lab(probing=False)
     lab.fail("broker-a")
     lab.fail("broker-b")
@@ -381,8 +380,5 @@ def test_time_has_its_effect_at_the_very_moment(ask):
     ordinary = judge.refresh
     judge.refresh = lambda now: refreshed.append(now) or ordinary(now)
     at = lab.table.watch.at
-    if ask == "usable":
-        lab.table.usable("broker-a", at)
-    else:
-        lab.view.another_usable("broker-b", at)
+    lab.view.another_usable("broker-b", at)
     assert refreshed == [at]
