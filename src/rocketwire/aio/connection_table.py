@@ -124,11 +124,6 @@ class ConnectionTable:
         """Replies that came after their request was given up."""
         return self._late + sum(c.session.late for c in list(self._alive))
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is open, and nothing is being opened."""
-        return not self._alive and not self._dials
-
     def _forget(self, connection: Connection) -> None:
         if connection in self._alive:
             self._alive.remove(connection)

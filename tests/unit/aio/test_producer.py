@@ -457,7 +457,7 @@ def test_a_producer_that_was_not_closed_warns(run, cluster, topic):
             del producer
             gc.collect()
         for driver in drivers:
-            while not driver.table.is_idle:
+            while driver.table._alive or driver.table._dials:
                 await asyncio.sleep(0.001)
 
     run(main())
