@@ -87,6 +87,12 @@ def to_stored_message(record, **origin):
     return message
 
 
+def offset_id_of(record):
+    """The offset id of a record: where it lies."""
+    host, _, port = record.store_host.rpartition(":")
+    return offset_message_id(ip_address(host.strip("[]")).packed, int(port), record.physical_offset)
+
+
 def offset_message_id(ip, port, offset):
     """The offset id for a place in a broker's commit log."""
     return (ip + struct.pack(">iq", port, offset)).hex().upper()

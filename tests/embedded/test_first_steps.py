@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from tests.wire_tools import iter_records
+from tests.wire_tools import iter_records, offset_id_of
 from wire_client import WireClient, batch_item, pull_ext, send_ext
 
 from rocketwire.embedded import EmbeddedCluster
@@ -41,7 +41,7 @@ def test_a_batch_becomes_single_messages_in_a_row(broker: WireClient) -> None:
     records = [*iter_records(first.body), *iter_records(rest.body)]
     assert [r.body for r in records] == [b"%d" % n for n in range(40)]
     assert [r.queue_offset for r in records] == list(range(40))
-    assert [r.offset_message_id for r in records] == ids
+    assert [offset_id_of(r) for r in records] == ids
 
 
 def test_a_new_topic_is_in_the_routes(broker: WireClient, name_server: WireClient) -> None:

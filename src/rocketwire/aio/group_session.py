@@ -107,12 +107,6 @@ class GroupSession:
         self._stop()
         await asyncio.gather(self._control.close(), self._pulls.close())
 
-    def abort(self) -> None:
-        """End everything without a word; for consumers that were lost."""
-        self._stop()
-        self._control.abort()
-        self._pulls.abort()
-
     def _stop(self) -> None:
         self._is_over = True
         if self._is_member:

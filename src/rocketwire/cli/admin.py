@@ -7,8 +7,6 @@ from rocketwire.core.admin.topics import known_route
 from rocketwire.core.effects import invoke
 from rocketwire.core.lookup import cluster_info
 from rocketwire.sync.admin import Admin
-from rocketwire.wire.admin_bodies import decode_runtime
-from rocketwire.wire.codes import RequestCode
 from rocketwire.wire.command import Reply
 from rocketwire.wire.route import ClusterInfo, TopicRoute
 
@@ -37,11 +35,6 @@ class Inspector(Admin):
         """
         deadline = self._deadline()
         return self._run(known_route(self._instance, topic, deadline))
-
-    def runtime(self, address: str) -> dict[str, str]:
-        """What a broker says about itself."""
-        reply = self.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return decode_runtime(reply.body)
 
     @property
     def name_servers(self) -> tuple[str, ...]:

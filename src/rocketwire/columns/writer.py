@@ -54,11 +54,6 @@ class TableWriter:
         self._on_bad_rows = on_bad_rows
 
     @property
-    def rows_seen(self) -> int:
-        """Rows taken so far, bad ones included."""
-        return self._encoder.rows_seen
-
-    @property
     def report(self) -> DeliveryReport:
         """What was delivered so far."""
         return self._deliverer.report

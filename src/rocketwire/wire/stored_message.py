@@ -107,12 +107,6 @@ class Record:
             body_crc=self.body_crc,
         )
 
-    @property
-    def offset_message_id(self) -> str:
-        """The offset id: where the record lies."""
-        place = self.physical_offset.to_bytes(8, "big", signed=True)
-        return (pack_host(self.store_host) + place).hex().upper()
-
 
 @lru_cache(maxsize=1024)
 def pack_host(text: str) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.wire_tools import encode_batch
+from tests.wire_tools import encode_batch, offset_id_of
 
 from rocketwire.core.reading.pull import read_pull, tag_filter
 from rocketwire.errors import BrokerError, RemoteProtocolError
@@ -77,7 +77,7 @@ def expected(record: bytes, body: bytes) -> StoredMessage:
         queue=QUEUE,
         offset=found.queue_offset,
         message_id=f"id-{found.queue_offset}",
-        offset_message_id=found.offset_message_id,
+        offset_message_id=offset_id_of(found),
         born_at=utc_from_ms(found.born_ms),
         stored_at=utc_from_ms(found.store_ms),
         born_host=found.born_host,
