@@ -249,8 +249,7 @@ class _BrokerReader:
     def _take_answer(self, answers: ReplyReader) -> None:
         answer = answers.read(self._limit())
         found = self._sent.pop(answer.reply.opaque, None)
-        if found is None:
-            answers.session.late += 1
+        if found is None:  # late
             return
         cursor, offset = found
         before = cursor.position

@@ -113,9 +113,8 @@ class Connection:
         opaque = self.write(request, deadline, observer)
         while True:
             reply = self.read(deadline)
-            if reply.opaque == opaque:
+            if reply.opaque == opaque:  # others are late
                 return reply
-            self.session.late += 1
 
     def exchange(self, attempt: SendAttempt) -> bytes | Reply:
         """As ``call`` for an attempt; the frame of an answer that says "stored", as it is.

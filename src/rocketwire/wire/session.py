@@ -1,9 +1,8 @@
 """A connection without a socket: bytes in, answers out.
 
-A ``Session`` numbers requests, learns how answers look, finds the answer to a request and counts
-late ones: for a caller that reads its answers itself, as blocking connections and the columns do.
-A ``SharedSession`` also remembers what waits for which number, and surfaces what the peer asks of
-us. Neither ever waits or writes: the shells do that.
+A ``Session`` numbers requests, learns how answers look and finds the answer to a request: for a
+caller that reads its answers itself, as blocking connections and the columns do. A ``SharedSession``
+also remembers what waits for which number, counts late answers, and surfaces what the peer asks of us. Neither ever waits or writes: the shells do that.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ T = TypeVar("T", bound=Expectant)
 class Session:
     """One connection's state. It has one request under way, or a row of them."""
 
-    __slots__ = ("_layout", "_usual", "buffer", "frames", "late", "opaque")
+    __slots__ = ("_layout", "_usual", "buffer", "frames", "opaque")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         #: Holds the first part of a frame whose rest is under way.
@@ -49,8 +48,6 @@ class Session:
         self._layout: Layout | None = None
         #: How answers that say "stored" look here.
         self._usual: Layout | None = None
-        #: Replies that came after their request was given up.
-        self.late = 0
 
     @property
     def limit(self) -> int:
@@ -105,17 +102,15 @@ class Session:
     def find(self, opaque: int) -> bytes | Reply | None:
         """The answer to a request, if it is here: the frame, as it is, of one that says "stored".
 
-        Answers before it are late.
+        Answers before it are late, and dropped.
         """
         while self.frames:
             frame = self.frames.pop(0)
             if self._stored_number(frame) == opaque:
                 return frame
             reply = self.read(frame)
-            if reply.flag & RESPONSE:
-                if reply.opaque == opaque:
-                    return reply
-                self.late += 1
+            if reply.flag & RESPONSE and reply.opaque == opaque:
+                return reply
         return None
 
     def _stored_number(self, frame: bytes) -> int:
@@ -147,7 +142,7 @@ class Session:
 class SharedSession(Session, Generic[T]):
     """The state of a connection that many use. ``T`` is how the shell wakes what waits."""
 
-    __slots__ = ("pending", "unanswered")
+    __slots__ = ("late", "pending", "unanswered")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         super().__init__(limit)
@@ -155,6 +150,8 @@ class SharedSession(Session, Generic[T]):
         self.pending: dict[int, T] = {}
         #: Bytes of requests that have no answer yet.
         self.unanswered = 0
+        #: Replies that came after their request was given up.
+        self.late = 0
 
     def issue_for(self, waiter: T, request: Request) -> bytes:
         """Number the request of a waiter; returns its head, to be written with the body."""
