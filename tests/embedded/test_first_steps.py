@@ -28,7 +28,7 @@ def test_a_message_comes_back_as_it_was_sent(broker: WireClient) -> None:
     (record,) = iter_records(broker.pull("orders").body)
     assert record.body == b"paid"
     assert record.properties["TAGS"] == "pay"
-    assert record.offset_message_id == sent.ext["msgId"]
+    assert offset_id_of(record) == sent.ext["msgId"]
     assert record.properties["CLUSTER"] == "DefaultCluster"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.wire_tools import iter_records
+from tests.wire_tools import iter_records, offset_id_of
 from wire_client import WireClient, batch_item, send_ext
 
 from rocketwire.embedded import EmbeddedCluster
@@ -58,7 +58,7 @@ def test_the_answer_names_the_place_of_the_message(client: WireClient, topic: st
     assert reply.ext["transactionId"] == "MYID"
     assert reply.ext["MSG_REGION"] == "DefaultRegion"
     record = stored(client, topic, 2)[1]
-    assert record.offset_message_id == reply.ext["msgId"]
+    assert offset_id_of(record) == reply.ext["msgId"]
 
 
 def test_a_message_without_an_id_gets_one(client: WireClient, topic: str) -> None:
