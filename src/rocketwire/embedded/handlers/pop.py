@@ -17,6 +17,7 @@ from rocketwire.embedded.pops import Key
 from rocketwire.embedded.pulls import HeldPull
 from rocketwire.embedded.sql_filter import ExpressionError
 from rocketwire.embedded.store.fetch import EVERYTHING, FetchLimits, FetchStatus, Wanted
+from rocketwire.embedded.store.fields import QUEUE_OFFSET, SIZE
 from rocketwire.embedded.store.layout import encode_record
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.codes import Permission, RequestCode, ResponseCode
@@ -207,7 +208,7 @@ class PopHandler:
                 topic, queue_id, begin, FetchLimits(room, max(size, 1)), wanted
             )
             records = list(_records(found.pieces))
-            offsets = [int.from_bytes(record[20:28], "big") for record in records]
+            offsets = [int.from_bytes(record[QUEUE_OFFSET], "big") for record in records]
             broker.pops.give(
                 key, queue, offsets, found.next_offset, basket.now, request.invisible_ms
             )
@@ -308,7 +309,7 @@ def _records(pieces: list[memoryview]) -> Iterator[memoryview]:
     for piece in pieces:
         at = 0
         while at < len(piece):
-            size = int.from_bytes(piece[at : at + 4], "big")
+            size = int.from_bytes(piece[at : at + SIZE.stop], "big")
             yield piece[at : at + size]
             at += size
 

@@ -11,20 +11,23 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 from rocketwire.embedded.store.failures import MessageRefusedError
-from rocketwire.embedded.store.layout import (
+from rocketwire.embedded.store.fields import (
     HEADS,
+    ITEM,
+    ITEM_OVERHEAD,
+    ITEM_SIZE,
     MAGIC_V1,
+    PREFIXES,
     PROPERTIES_LIMIT,
+    PROPERTIES_PREFIX,
+    PROPERTIES_SIZE,
+    TOPIC_PREFIX,
     UNIT,
-    host_flags,
-    tags_code,
 )
-
-_ITEM: Final = struct.Struct(">iiiii")
-_SHORT: Final = struct.Struct(">H")
+from rocketwire.embedded.store.layout import host_flags, tags_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +81,21 @@ class LoopPlan:
     def encode(self, place: BatchPlace) -> BatchRecords:
         """The records, one after the other."""
         body, suffix = self.body, self.suffix
-        topic = bytes((len(self.topic),)) + self.topic
+        topic = len(self.topic).to_bytes(TOPIC_PREFIX, "big") + self.topic
         head = HEADS[len(place.born_host), len(place.store_host)]
         flags = host_flags(place.system_flag, place.born_host, place.store_host)
-        pack, crc32, unit = head.pack, zlib.crc32, UNIT.pack
+        pack, crc32, unit, short = head.pack, zlib.crc32, UNIT.pack, PROPERTIES_SIZE.pack
         parts: list[bytes] = []
         units: list[bytes] = []
         offsets: list[int] = []
         physical, queue_offset = place.physical_offset, place.queue_offset
-        fixed = head.size + 3 + len(self.topic)
+        fixed = head.size + PREFIXES + len(self.topic)
         for start, flag, body_size, properties_size in self.items:
-            content = body[start + 20 : start + 20 + body_size]
-            properties = body[start + 22 + body_size : start + 22 + body_size + properties_size]
+            first = start + ITEM_SIZE
+            middle = first + body_size
+            behind = middle + PROPERTIES_PREFIX
+            content = body[first:middle]
+            properties = body[behind : behind + properties_size]
             code = tags_code(properties)
             if suffix:
                 joint = b"\x02" if properties and properties[-1] != 2 else b""
@@ -103,7 +109,7 @@ class LoopPlan:
                 ),
                 content,
                 topic,
-                _SHORT.pack(len(properties)),
+                short(len(properties)),
                 properties,
             )  # fmt: skip
             units.append(unit(physical, size, code))
@@ -129,15 +135,15 @@ def plan_batch(body: bytes, topic: bytes, suffix: bytes, head_size: int) -> Loop
     plan = LoopPlan(body, topic, suffix)
     items = plan.items
     position, end, total = 0, len(body), 0
-    fixed = head_size + 3 + len(topic)
-    unpack, short = _ITEM.unpack_from, _SHORT.unpack_from
+    fixed = head_size + PREFIXES + len(topic)
+    unpack, short = ITEM.unpack_from, PROPERTIES_SIZE.unpack_from
     try:
         while position < end:
             size, _, _, flag, body_size = unpack(body, position)
             if body_size < 0:
                 raise _broken(len(items), body_size)
-            (properties_size,) = short(body, position + 20 + body_size)
-            if size != 22 + body_size + properties_size or position + size > end:
+            (properties_size,) = short(body, position + ITEM_SIZE + body_size)
+            if size != ITEM_OVERHEAD + body_size + properties_size or position + size > end:
                 raise _broken(len(items), size)
             stored = properties_size + _extra(body, position + size, properties_size, suffix)
             if stored > PROPERTIES_LIMIT:

@@ -4,30 +4,43 @@ Where items begin is found one by one, because each says where the next one is. 
 a fixed place in a record is then worked out for all of them at once, and records are joined from
 pieces. ``plan_columns`` answers None for what it can't do, also for every malformed batch: the plain
 loop then says what is wrong with it.
+
+It is a second way of doing what the loop does, and stays for its speed: 1.5 µs a message against 2.4 in
+batches of 500. Of fewer than 64 messages it would be the slower one.
 """
 
 from __future__ import annotations
 
-import struct
 import zlib
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from rocketwire.embedded.store.batch_append import BatchPlace, BatchRecords
-from rocketwire.embedded.store.layout import (
+from rocketwire.embedded.store.fields import (
     HEAD_V4_SIZE,
+    HOST_V4,
+    ITEM_FIELDS,
+    ITEM_OVERHEAD,
+    ITEM_SIZE,
     MAGIC_V1,
+    PREFIXES,
     PROPERTIES_LIMIT,
-    head_fields,
-    host_flags,
-    tags_code,
+    PROPERTIES_PREFIX,
+    RECORD_FIELDS,
+    TOPIC_PREFIX,
+    UNIT_FIELDS,
+    array_fields,
+    structure,
 )
+from rocketwire.embedded.store.layout import host_flags, tags_code
 
 #: Below so many bytes and messages, setting numpy up costs more than it saves.
 WORTH_IT: Final = 4096
 _MANY: Final = 64
-_SIZE: Final = struct.Struct(">i")
+_SIZE: Final = structure(ITEM_FIELDS[:1])
+#: The prefix of the properties as numpy wants it told.
+_PREFIX_KIND: Final = f">u{PROPERTIES_PREFIX}"
 _TAGS: Final = b"TAGS\x01"
 
 
@@ -44,7 +57,19 @@ def load_numpy() -> Any:
 @cache
 def _head_type() -> Any:
     """The fixed part of a record with IPv4 hosts."""
-    return load_numpy().dtype(head_fields())
+    return load_numpy().dtype(array_fields(RECORD_FIELDS))
+
+
+@cache
+def _item_type() -> Any:
+    """The fixed part of an item."""
+    return load_numpy().dtype(array_fields(ITEM_FIELDS))
+
+
+@cache
+def _unit_type() -> Any:
+    """A queue unit."""
+    return load_numpy().dtype(array_fields(UNIT_FIELDS))
 
 
 @dataclass(slots=True)
@@ -70,20 +95,21 @@ class ColumnsPlan:
         numpy = load_numpy()
         body, count = self.body, len(self.starts)
         offsets = place.physical_offset + numpy.cumsum(self.sizes) - self.sizes
-        first, middle = self.starts + 20, self.starts + 20 + self.body_sizes
-        last = middle + 2 + self.property_sizes
+        first, middle = self.starts + ITEM_SIZE, self.starts + ITEM_SIZE + self.body_sizes
+        behind = middle + PROPERTIES_PREFIX
+        last = behind + self.property_sizes
         # Whole columns at a time: a loop over messages would cost as much as all the rest.
         contents = _cut(body, first, middle)
-        properties = _cut(body, middle + 2, last)
+        properties = _cut(body, behind, last)
         pieces = [b""] * (5 * count)
         pieces[::5] = _rows(self._heads(place, offsets, contents))
         pieces[1::5] = contents
         pieces[2::5] = _rows(self._middles())
         pieces[3::5] = properties
         pieces[4::5] = self._tails()
-        codes = self._codes(middle + 2, last, properties)
-        units = numpy.empty(count, numpy.dtype([("at", ">i8"), ("size", ">i4"), ("code", ">i8")]))
-        units["at"], units["size"], units["code"] = offsets, self.sizes, codes
+        codes = self._codes(behind, last, properties)
+        units = numpy.empty(count, _unit_type())
+        units["physical"], units["size"], units["code"] = offsets, self.sizes, codes
         packed = offsets.astype(">i8").tobytes()
         return BatchRecords(b"".join(pieces), units.tobytes(), packed)
 
@@ -141,10 +167,12 @@ class ColumnsPlan:
     def _middles(self) -> Any:
         """What lies between body and properties of each record: the topic, and a length."""
         numpy = load_numpy()
-        topic = bytes((len(self.topic),)) + self.topic
-        middles = numpy.empty((len(self.starts), len(topic) + 2), numpy.uint8)
-        middles[:, :-2] = numpy.frombuffer(topic, numpy.uint8)
-        middles[:, -2:] = self.stored.astype(">u2").view(numpy.uint8).reshape(-1, 2)
+        topic = len(self.topic).to_bytes(TOPIC_PREFIX, "big") + self.topic
+        size = len(topic)
+        middles = numpy.empty((len(self.starts), size + PROPERTIES_PREFIX), numpy.uint8)
+        middles[:, :size] = numpy.frombuffer(topic, numpy.uint8)
+        lengths = self.stored.astype(_PREFIX_KIND).view(numpy.uint8)
+        middles[:, size:] = lengths.reshape(-1, PROPERTIES_PREFIX)
         return middles
 
 
@@ -152,7 +180,7 @@ def plan_columns(
     body: bytes, topic: bytes, suffix: bytes, born_host: bytes, store_host: bytes
 ) -> ColumnsPlan | None:
     """Read a batch of messages of any sizes; None for what the plain loop must look at."""
-    if len(body) < WORTH_IT or not len(born_host) == len(store_host) == 8:
+    if len(body) < WORTH_IT or not len(born_host) == len(store_host) == HOST_V4:
         return None
     numpy = load_numpy()
     places = None if numpy is None else _starts(body)
@@ -160,22 +188,21 @@ def plan_columns(
         return None
     data = numpy.frombuffer(body, numpy.uint8)
     starts = numpy.array(places, numpy.int64)
-    heads = _gather(data, starts, 20).view(
-        numpy.dtype([("size", ">i4"), ("skipped", "V8"), ("flag", ">i4"), ("body", ">i4")])
-    )[:, 0]
-    item_sizes, body_sizes = heads["size"].astype(numpy.int64), heads["body"].astype(numpy.int64)
-    if ((body_sizes < 0) | (body_sizes > item_sizes - 22)).any():
+    heads = _gather(data, starts, ITEM_SIZE).view(_item_type())[:, 0]
+    item_sizes = heads["size"].astype(numpy.int64)
+    body_sizes = heads["body_size"].astype(numpy.int64)
+    if ((body_sizes < 0) | (body_sizes > item_sizes - ITEM_OVERHEAD)).any():
         return None
-    lengths = _gather(data, starts + 20 + body_sizes, 2).view(">u2")[:, 0]
-    property_sizes = lengths.astype(numpy.int64)
-    if (item_sizes != 22 + body_sizes + property_sizes).any():
+    lengths = _gather(data, starts + ITEM_SIZE + body_sizes, PROPERTIES_PREFIX)
+    property_sizes = lengths.view(_PREFIX_KIND)[:, 0].astype(numpy.int64)
+    if (item_sizes != ITEM_OVERHEAD + body_sizes + property_sizes).any():
         return None
     stored = property_sizes + len(suffix)
     if suffix:
         stored += (property_sizes > 0) & (data[starts + item_sizes - 1] != 2)
     if (stored > PROPERTIES_LIMIT).any():
         return None
-    sizes = HEAD_V4_SIZE + 3 + len(topic) + body_sizes + stored
+    sizes = HEAD_V4_SIZE + PREFIXES + len(topic) + body_sizes + stored
     return ColumnsPlan(
         body, topic, suffix, starts, heads, body_sizes, property_sizes, stored, sizes,
         int(sizes.sum()),
@@ -186,12 +213,12 @@ def _starts(body: bytes) -> list[int] | None:
     """Where each item begins; None if they do not end where the batch does."""
     unpack = _SIZE.unpack_from
     # A size at the very end may be cut off.
-    position, end = 0, len(body) - 22
+    position, end = 0, len(body) - ITEM_OVERHEAD
     found: list[int] = []
     while position <= end:
         found.append(position)
         (size,) = unpack(body, position)
-        if size < 22:
+        if size < ITEM_OVERHEAD:
             return None
         position += size
     return found if position == len(body) else None

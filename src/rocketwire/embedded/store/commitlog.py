@@ -14,7 +14,8 @@ from typing import Final
 
 from rocketwire.embedded.store.disk import Disk
 from rocketwire.embedded.store.failures import MessageRefusedError, StoreError
-from rocketwire.embedded.store.layout import BLANK_HEAD, MAGIC_BLANK, file_name
+from rocketwire.embedded.store.fields import BLANK_HEAD, MAGIC_BLANK
+from rocketwire.embedded.store.layout import file_name
 
 #: Files that are mapped at one time.
 _MAPS: Final = 32

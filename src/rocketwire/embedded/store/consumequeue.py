@@ -16,7 +16,8 @@ from typing import Final
 
 from rocketwire.embedded.store.disk import Disk, OpenFiles
 from rocketwire.embedded.store.failures import StoreError
-from rocketwire.embedded.store.layout import BLANK_UNIT, UNIT, UNIT_SIZE, file_name
+from rocketwire.embedded.store.fields import BLANK_UNIT, UNIT, UNIT_SIZE
+from rocketwire.embedded.store.layout import file_name
 
 #: Units held back in memory before they are written, in bytes.
 _TAIL_LIMIT: Final = 1024 * UNIT_SIZE

@@ -9,7 +9,8 @@ from typing import Final
 
 from rocketwire.embedded.store.commitlog import CommitLog
 from rocketwire.embedded.store.consumequeue import ConsumeQueue
-from rocketwire.embedded.store.layout import UNIT, UNIT_SIZE, properties_of
+from rocketwire.embedded.store.fields import UNIT, UNIT_SIZE
+from rocketwire.embedded.store.layout import properties_of
 from rocketwire.wire.properties import decode_properties_bytes
 
 

@@ -12,7 +12,8 @@ from typing import Final
 
 from rocketwire.embedded.store.disk import replace_file
 from rocketwire.embedded.store.failures import StoreError, StoreLockedError
-from rocketwire.embedded.store.layout import UNIT_SIZE, StoreSizes
+from rocketwire.embedded.store.fields import UNIT_SIZE
+from rocketwire.embedded.store.layout import StoreSizes
 
 _log: Final = logging.getLogger("rocketwire.embedded")
 

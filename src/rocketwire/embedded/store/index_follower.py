@@ -10,8 +10,16 @@ from operator import mul
 from typing import Final
 
 from rocketwire.embedded.store.commitlog import CommitLog
+from rocketwire.embedded.store.fields import (
+    BLANK_HEAD,
+    HOST_BITS,
+    MAGIC_BLANK,
+    PROPERTIES_PREFIX,
+    STORED,
+    SYSTEM_FLAG,
+)
 from rocketwire.embedded.store.index import Index, IndexFile
-from rocketwire.embedded.store.layout import BLANK_HEAD, MAGIC_BLANK, MAGIC_V1
+from rocketwire.embedded.store.layout import parts_of
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.java_hash import java_string_hash
 
@@ -84,7 +92,7 @@ class IndexFollower:
                 if magic == MAGIC_BLANK or size <= 0:
                     at = len(view)
                     break
-                self._file_record(view, at, size, base + at, long=magic != MAGIC_V1)
+                self._file_record(view[at : at + size], magic, base + at)
                 at += size
                 done += 1
             else:
@@ -95,22 +103,15 @@ class IndexFollower:
             self.position = base + at
         return done
 
-    def _file_record(
-        self, view: memoryview, at: int, size: int, offset: int, *, long: bool
-    ) -> None:
-        flags = int.from_bytes(view[at + 36 : at + 40], "big")
-        stored_at = at + (68 if flags & SystemFlag.BORN_HOST_V6 else 56)
-        body_at = stored_at + (40 if flags & SystemFlag.STORE_HOST_V6 else 28)
-        end = at + size
-        topic_at = body_at + 4 + int.from_bytes(view[body_at : body_at + 4], "big")
-        start = topic_at + (2 if long else 1)
-        topic_end = start + int.from_bytes(view[topic_at:start], "big")
+    def _file_record(self, record: memoryview, magic: int, offset: int) -> None:
+        flags = int.from_bytes(record[SYSTEM_FLAG], "big")
         if flags & SystemFlag.TRANSACTION_MASK == SystemFlag.TRANSACTION_ROLLBACK:
             return
-        properties = bytes(view[topic_end + 2 : end])
-        hashes = self._hashes(bytes(view[start:topic_end]), properties)
+        _, _, topic, topic_end = parts_of(record, magic, flags)
+        properties = bytes(record[topic_end + PROPERTIES_PREFIX :])
+        hashes = self._hashes(bytes(record[topic:topic_end]), properties)
         if hashes:
-            store_ms = int.from_bytes(view[stored_at : stored_at + 8], "big")
+            store_ms = int.from_bytes(record[STORED[flags & HOST_BITS]], "big")
             self.filled = self._index.put(hashes, offset, store_ms) or self.filled
 
     def _hashes(self, topic: bytes, properties: bytes) -> list[int]:

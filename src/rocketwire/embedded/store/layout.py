@@ -1,74 +1,41 @@
-"""The bytes of RocketMQ's store: records, queue units, and how large each file is.
+"""The bytes of RocketMQ's store: how records are written and read, and how large each file is.
 
 The broker writes records with the code here and never with ``rocketwire.wire.stored_message``,
-which the client reads them with: an error in one of them then shows in every test.
+which the client reads them with: an error in one of them then shows in every test. The fields are
+in ``fields``.
 """
 
 from __future__ import annotations
 
-import struct
 import zlib
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rocketwire.embedded.store.failures import MessageRefusedError, StoreError
+from rocketwire.embedded.store.fields import (
+    BODY_SIZE,
+    CHECK_HEAD,
+    HEAD_WITHOUT_HOSTS,
+    HEADS,
+    HOST_BITS,
+    HOST_V6,
+    KIND_HEAD,
+    LONG_TOPIC_PREFIX,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_LIMIT,
+    PROPERTIES_PREFIX,
+    PROPERTIES_SIZE,
+    SHORT_TOPIC,
+    SHORTEST_RECORD,
+    STORED,
+    TOPIC_PREFIX,
+    UNIT_SIZE,
+)
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.java_hash import java_string_hash
 
-MAGIC_V1: Final = 0xDAA320A7
-MAGIC_V2: Final = 0xDAA320AB
-MAGIC_BLANK: Final = 0xCBD43194
-
-#: A file is closed by a blank record; there is always room for its size and magic.
-BLANK_HEAD: Final = struct.Struct(">iI")
-_HOST: Final = "host"
-#: Everything before the body: each field, and how ``struct`` writes it.
-_FIELDS: Final = (
-    ("size", "i"),
-    ("magic", "I"),
-    ("crc", "i"),
-    ("queue", "i"),
-    ("flag", "i"),
-    ("queue_offset", "q"),
-    ("physical", "q"),
-    ("system_flag", "i"),
-    ("born", "q"),
-    ("born_host", _HOST),
-    ("stored", "q"),
-    ("store_host", _HOST),
-    ("reconsumed", "i"),
-    ("prepared", "q"),
-    ("body_size", "i"),
-)
-
-
-def _head(born: int, store: int, fields: int = len(_FIELDS)) -> struct.Struct:
-    """The first fields of a record, with so many bytes for the two addresses (ip and port)."""
-    hosts = {"born_host": f"{born}s", "store_host": f"{store}s"}
-    return struct.Struct(">" + "".join(hosts.get(name, code) for name, code in _FIELDS[:fields]))
-
-
-#: By the number of bytes of the two addresses.
-HEADS: Final = {(born, store): _head(born, store) for born in (8, 20) for store in (8, 20)}
-#: Up to the place in the log, and up to the flags that tell how long the rest is.
-PLACE_HEAD: Final = _head(8, 8, 7)
-_FLAGS_HEAD: Final = _head(8, 8, 8)
-HEAD_V4: Final = HEADS[8, 8]
-HEAD_V4_SIZE: Final = HEAD_V4.size
-PROPERTIES_LIMIT: Final = 32767
-
-UNIT: Final = struct.Struct(">qiq")
-UNIT_SIZE: Final = UNIT.size
-#: What fills a queue file before its first real unit, as Apache does it.
-BLANK_UNIT: Final = UNIT.pack(0, 0x7FFFFFFF, 0)
-
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-
-
-def head_fields() -> list[tuple[str, str]]:
-    """The fields of a head with IPv4 addresses as numpy wants them told."""
-    kinds = {"i": ">i4", "I": ">u4", "q": ">i8", _HOST: "V8"}
-    return [(name, kinds[code]) for name, code in _FIELDS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +113,10 @@ def file_name(offset: int) -> str:
 
 def host_flags(system_flag: int, born_host: bytes, store_host: bytes) -> int:
     """A system flag whose address bits say what the addresses are, not what the client claims."""
-    flags = system_flag & ~(SystemFlag.BORN_HOST_V6 | SystemFlag.STORE_HOST_V6)
-    if len(born_host) == 20:
+    flags = system_flag & ~HOST_BITS
+    if len(born_host) == HOST_V6:
         flags |= SystemFlag.BORN_HOST_V6
-    if len(store_host) == 20:
+    if len(store_host) == HOST_V6:
         flags |= SystemFlag.STORE_HOST_V6
     return flags
 
@@ -160,12 +127,13 @@ def encode_record(
     """The record of one message, whose size ``record_size`` told before."""
     topic, body, properties = draft.topic.encode(), draft.body, draft.properties
     flags = host_flags(draft.system_flag, draft.born_host, store_host)
-    short = len(topic) <= 127
+    short = len(topic) <= SHORT_TOPIC
+    prefix = TOPIC_PREFIX if short else LONG_TOPIC_PREFIX
     head = HEADS[len(draft.born_host), len(store_host)]
     return b"".join(
         (
             head.pack(
-                head.size + len(body) + (3 if short else 4) + len(topic) + len(properties),
+                head.size + len(body) + prefix + len(topic) + PROPERTIES_PREFIX + len(properties),
                 MAGIC_V1 if short else MAGIC_V2,
                 zlib.crc32(body) & 0x7FFFFFFF,
                 draft.queue_id,
@@ -182,9 +150,9 @@ def encode_record(
                 len(body),
             ),
             body,
-            len(topic).to_bytes(1 if short else 2, "big"),
+            len(topic).to_bytes(prefix, "big"),
             topic,
-            len(properties).to_bytes(2, "big"),
+            PROPERTIES_SIZE.pack(len(properties)),
             properties,
         )
     )
@@ -203,8 +171,10 @@ def record_size(draft: Draft, store_host: bytes) -> int:
     topic = len(draft.topic.encode())
     if topic > PROPERTIES_LIMIT:
         raise MessageRefusedError(f"the topic takes {topic} bytes: shorten it")
-    fixed = HEAD_V4_SIZE - 16 + len(draft.born_host) + len(store_host)
-    return fixed + len(draft.body) + (3 if topic <= 127 else 4) + topic + len(draft.properties)
+    head = HEAD_WITHOUT_HOSTS + len(draft.born_host) + len(store_host)
+    prefix = TOPIC_PREFIX if topic <= SHORT_TOPIC else LONG_TOPIC_PREFIX
+    rest = prefix + topic + PROPERTIES_PREFIX + len(draft.properties)
+    return head + len(draft.body) + rest
 
 
 _tag_codes: dict[bytes, int] = {}
@@ -240,18 +210,28 @@ class RecordHead(NamedTuple):
     properties: bytes
 
 
+def parts_of(record: memoryview, magic: int, flags: int) -> tuple[int, int, int, int]:
+    """Where body and topic begin and end in a record, as its lengths say, which may be wrong.
+
+    Behind the topic come the prefix of the properties and these, up to the record's end.
+    """
+    length = BODY_SIZE[flags & HOST_BITS]
+    body = length.stop
+    body_end = body + int.from_bytes(record[length], "big")
+    topic = body_end + (TOPIC_PREFIX if magic == MAGIC_V1 else LONG_TOPIC_PREFIX)
+    return body, body_end, topic, topic + int.from_bytes(record[body_end:topic], "big")
+
+
 def properties_of(record: memoryview) -> bytes:
     """The encoded properties of a whole record."""
-    flags = record[39]
-    at = HEAD_V4_SIZE - 4
-    if flags & SystemFlag.BORN_HOST_V6:
-        at += 12
-    if flags & SystemFlag.STORE_HOST_V6:
-        at += 12
-    at += 4 + int.from_bytes(record[at : at + 4], "big")
-    short = record[7] == MAGIC_V1 & 0xFF
-    start = at + (1 if short else 2)
-    return bytes(record[start + int.from_bytes(record[at:start], "big") + 2 :])
+    magic, flags = KIND_HEAD.unpack_from(record)
+    return bytes(record[parts_of(record, magic, flags)[3] + PROPERTIES_PREFIX :])
+
+
+def store_ms_of(record: memoryview) -> int:
+    """When a record was stored."""
+    _, flags = KIND_HEAD.unpack_from(record)
+    return int.from_bytes(record[STORED[flags & HOST_BITS]], "big")
 
 
 def check_record(data: memoryview, position: int, physical_offset: int) -> RecordHead | None:
@@ -260,35 +240,29 @@ def check_record(data: memoryview, position: int, physical_offset: int) -> Recor
     Length, magic, checksum of the body and the record's own offset must all be right: the last
     one tells a record from an old one that happens to lie in the rubbish of a torn tail.
     """
-    if len(data) - position < HEAD_V4_SIZE + 3:
+    if len(data) - position < SHORTEST_RECORD:
         return None
-    size, magic, crc, queue_id, _, queue_offset, physical, flags = _FLAGS_HEAD.unpack_from(
+    size, magic, crc, queue_id, queue_offset, physical, flags = CHECK_HEAD.unpack_from(
         data, position
     )
     if magic not in (MAGIC_V1, MAGIC_V2) or physical != physical_offset:
         return None
-    end = position + size
-    at = position + 48 + (20 if flags & SystemFlag.BORN_HOST_V6 else 8)
-    if size < HEAD_V4_SIZE + 3 or end > len(data):
+    if size < SHORTEST_RECORD or position + size > len(data):
         return None
-    store_ms = int.from_bytes(data[at : at + 8], "big")
-    at += 8 + (20 if flags & SystemFlag.STORE_HOST_V6 else 8) + 12
-    body_end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-    topic_at = body_end + (1 if magic == MAGIC_V1 else 2)
-    if topic_at > end or zlib.crc32(data[at + 4 : body_end]) & 0x7FFFFFFF != crc:
+    record = data[position : position + size]
+    body, body_end, topic, topic_end = parts_of(record, magic, flags)
+    properties = topic_end + PROPERTIES_PREFIX
+    # No part ends before it begins: if the last one ends where the record does, all lie in it.
+    if properties + int.from_bytes(record[topic_end:properties], "big") != size:
         return None
-    topic_end = topic_at + int.from_bytes(data[body_end:topic_at], "big")
-    if topic_end + 2 > end:
-        return None
-    length = int.from_bytes(data[topic_end : topic_end + 2], "big")
-    if topic_end + 2 + length != end:
+    if zlib.crc32(record[body:body_end]) & 0x7FFFFFFF != crc:
         return None
     return RecordHead(
         size,
-        str(data[topic_at:topic_end], "utf-8", "replace"),
+        str(record[topic:topic_end], "utf-8", "replace"),
         queue_id,
         queue_offset,
         flags,
-        store_ms,
-        bytes(data[topic_end + 2 : end]),
+        int.from_bytes(record[STORED[flags & HOST_BITS]], "big"),
+        bytes(record[properties:]),
     )

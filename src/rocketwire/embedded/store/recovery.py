@@ -12,16 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketwire.embedded.store.commitlog import CommitLog, LogFile
-from rocketwire.embedded.store.layout import (
-    BLANK_HEAD,
-    MAGIC_BLANK,
-    PLACE_HEAD,
-    SCHEDULE_TOPIC,
-    UNIT,
-    RecordHead,
-    check_record,
-    tags_code,
-)
+from rocketwire.embedded.store.fields import BLANK_HEAD, MAGIC_BLANK, PLACE_HEAD, UNIT
+from rocketwire.embedded.store.layout import SCHEDULE_TOPIC, RecordHead, check_record, tags_code
 from rocketwire.embedded.store.queues import QueueTable
 from rocketwire.embedded.store.tail_note import TailNote, looks_torn
 from rocketwire.wire.codes import SystemFlag
@@ -82,14 +74,10 @@ def _soundness(log: CommitLog, queue_id: int, sure_to: int) -> Callable[[int, in
             return False
         if position < log.start:
             return size == _MAX_INT or position + size <= log.start
-        head = log.view(position, 36)
+        head = log.view(position, PLACE_HEAD.size)
         if head is None:
             return False
-        found_size, _, _, found_queue, _, found_offset, found_position = PLACE_HEAD.unpack(head)
-        return bool(
-            (found_size, found_queue, found_offset, found_position)
-            == (size, queue_id, offset, position)
-        )
+        return PLACE_HEAD.unpack(head) == (size, queue_id, offset, position)
 
     return sound
 

@@ -24,27 +24,26 @@ from rocketwire.embedded.store.fetch import (
     Wanted,
     fetch,
 )
+from rocketwire.embedded.store.fields import HEADS, PHYSICAL, SHORT_TOPIC, SIZE, UNIT
 from rocketwire.embedded.store.flush import FlushJob
 from rocketwire.embedded.store.folder import StoreFolder
 from rocketwire.embedded.store.index import Index
 from rocketwire.embedded.store.index_follower import IndexFollower
 from rocketwire.embedded.store.layout import (
-    HEADS,
     SCHEDULE_TOPIC,
-    UNIT,
     Appended,
     Draft,
     StoreSizes,
     check_record,
     encode_record,
     record_size,
+    store_ms_of,
     tags_code,
 )
 from rocketwire.embedded.store.queues import QueueTable
 from rocketwire.embedded.store.recovery import recover
 from rocketwire.embedded.store.tail_note import TailNote
 
-_STORE_TIME_AT: Final = 56
 #: Messages indexed before a store is closed; the rest is done after the next start.
 _LAST_STEP: Final = 20_000
 
@@ -152,8 +151,10 @@ class MessageStore:
             packed as eight bytes.
         """
         topic = draft.topic.encode()
-        if len(topic) > 127:
-            raise MessageRefusedError(f"the topic of a batch has {len(topic)} bytes: at most 127")
+        if len(topic) > SHORT_TOPIC:
+            raise MessageRefusedError(
+                f"the topic of a batch has {len(topic)} bytes: at most {SHORT_TOPIC}"
+            )
         queue = self.queues.need(draft.topic, draft.queue_id)
         plan = self._plan(draft, topic, suffix)
         offset = self.log.reserve(plan.total)
@@ -206,18 +207,15 @@ class MessageStore:
         """One record by its place in the log; None when there is none."""
         if log_offset < self.log.start:
             return None
-        head = self.log.view(log_offset, 36)
-        if head is None or int.from_bytes(head[28:36], "big") != log_offset:
+        head = self.log.view(log_offset, PHYSICAL.stop)
+        if head is None or int.from_bytes(head[PHYSICAL], "big") != log_offset:
             return None
-        return self.log.view(log_offset, int.from_bytes(head[:4], "big"))
+        return self.log.view(log_offset, int.from_bytes(head[SIZE], "big"))
 
     def store_ms_at(self, log_offset: int) -> int:
         """When the record at an offset was stored; -1 when there is none."""
         record = self.record_at(log_offset)
-        if record is None:
-            return -1
-        at = _STORE_TIME_AT + (12 if record[39] & 0x10 else 0)
-        return int.from_bytes(record[at : at + 8], "big")
+        return -1 if record is None else store_ms_of(record)
 
     def offset_by_time(
         self, topic: str, queue_id: int, time_ms: int, *, upper: bool = False

@@ -14,7 +14,7 @@ from tests.wire_tools import iter_records
 from rocketwire.embedded.store import MessageRefusedError
 from rocketwire.embedded.store.batch_append import BatchPlace, plan_batch
 from rocketwire.embedded.store.batch_columns import plan_columns
-from rocketwire.embedded.store.layout import HEAD_V4_SIZE, UNIT
+from rocketwire.embedded.store.fields import HEAD_V4_SIZE, UNIT
 from rocketwire.wire.java_hash import java_string_hash
 
 HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")

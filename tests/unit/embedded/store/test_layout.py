@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
 import pytest
 
+from rocketwire.embedded import store as store_room
 from rocketwire.embedded.store import Draft, MessageStore, StoreSizes
 from rocketwire.embedded.store.batch_append import BatchPlace, plan_batch
 from rocketwire.embedded.store.batch_columns import plan_columns
 from rocketwire.embedded.store.fetch import Wanted
-from rocketwire.embedded.store.layout import (
+from rocketwire.embedded.store.fields import (
     HEAD_V4_SIZE,
-    check_record,
-    encode_record,
-    properties_of,
-    record_size,
+    PHYSICAL,
+    PLACES,
+    QUEUE_OFFSET,
+    SIZE,
+    SYSTEM_FLAG,
 )
+from rocketwire.embedded.store.layout import check_record, encode_record, properties_of, record_size
 from rocketwire.wire.java_hash import java_string_hash
 
 _FILE = Path(__file__).parents[3] / "vectors" / "java" / "java.tsv"
@@ -33,9 +37,9 @@ RECORDS = {
     "record.store6": (0x20, BORN_V4, STORE_V6),
     "record.both6": (0x30, BORN_V6, STORE_V6),
 }
-QUEUE_OFFSET, PHYSICAL = 1234567890123, 987654321098
+QUEUE_PLACE, LOG_PLACE = 1234567890123, 987654321098
 BORN_MS, STORE_MS = 1700000000000, 1700000000100
-BODY = "héllo wörld".encode()
+BODY, CRC = "héllo wörld".encode(), 0x151D5FB9
 PROPERTIES = (
     "colour\x01blå\x02KEYS\x01k1 k2\x02__SHARDINGKEY\x01s-1\x02"
     "UNIQ_KEY\x017F00000100010000000200000000000A\x02TAGS\x01TagA\x02"
@@ -69,20 +73,51 @@ def in_log(start: int, first: int) -> tuple[bytes, list[tuple[int, bytes]]]:
 
 
 @pytest.mark.parametrize("name", RECORDS)
+def test_each_field_lies_where_java_puts_it(name: str) -> None:
+    record = vector(name)
+    bits, born_host, store_host = RECORDS[name]
+    numbers = {
+        "size": len(record), "magic": 0xDAA320A7, "crc": CRC, "queue": 3, "flag": 2**32 - 7,
+        "queue_offset": QUEUE_PLACE, "physical": LOG_PLACE, "system_flag": bits, "born": BORN_MS,
+        "born_host": int.from_bytes(born_host, "big"), "stored": STORE_MS,
+        "store_host": int.from_bytes(store_host, "big"), "reconsumed": 2, "prepared": 77,
+        "body_size": len(BODY),
+    }  # fmt: skip
+    places = PLACES[bits]
+    found = {field: int.from_bytes(record[place], "big") for field, place in places.items()}
+    assert found == numbers
+    assert record[places["body_size"].stop :].startswith(BODY)
+    assert (places["size"], places["physical"]) == (SIZE, PHYSICAL)
+    assert (places["queue_offset"], places["system_flag"]) == (QUEUE_OFFSET, SYSTEM_FLAG)
+
+
+@pytest.mark.parametrize("name", RECORDS)
 def test_a_record_is_the_one_that_java_makes(name: str) -> None:
     _, born_host, store_host = RECORDS[name]
     draft = Draft("TopicTest", 3, BODY, PROPERTIES, BORN_MS, born_host, -7, 0, 2, 77)
-    record = encode_record(draft, QUEUE_OFFSET, PHYSICAL, STORE_MS, store_host)
+    record = encode_record(draft, QUEUE_PLACE, LOG_PLACE, STORE_MS, store_host)
     assert record == vector(name)
     assert record_size(draft, store_host) == len(record)
+
+
+def test_a_topic_of_more_than_127_bytes_makes_a_record_of_version_2() -> None:
+    draft = Draft("L" * 200, 3, BODY, PROPERTIES, BORN_MS, BORN_V4, -7, 0, 2, 77)
+    record = encode_record(draft, QUEUE_PLACE, LOG_PLACE, STORE_MS, STORE_V4)
+    assert record == long_topic()
+    assert record_size(draft, STORE_V4) == len(record)
+    for topic, magic in (("L" * 127, "daa320a7"), ("L" * 128, "daa320ab")):
+        draft.topic = topic
+        record = encode_record(draft, 0, 0, STORE_MS, STORE_V4)
+        assert record[4:8].hex() == magic
+        assert record_size(draft, STORE_V4) == len(record)
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_record_of_java_is_read_wherever_it_lies(name: str) -> None:
     record = vector(name)
-    head = check_record(memoryview(b"before" + record + b"behind"), 6, PHYSICAL)
+    head = check_record(memoryview(b"before" + record + b"behind"), 6, LOG_PLACE)
     assert head is not None
-    expected = (len(record), "TopicTest", 3, QUEUE_OFFSET, RECORDS[name][0], STORE_MS, PROPERTIES)
+    expected = (len(record), "TopicTest", 3, QUEUE_PLACE, RECORDS[name][0], STORE_MS, PROPERTIES)
     assert head == expected
     assert properties_of(memoryview(record)) == PROPERTIES
 
@@ -91,9 +126,9 @@ def test_a_record_of_java_is_read_wherever_it_lies(name: str) -> None:
 def test_a_record_that_is_cut_anywhere_is_none(name: str) -> None:
     record = vector(name)
     for size in range(len(record)):
-        assert check_record(memoryview(record[:size]), 0, PHYSICAL) is None
+        assert check_record(memoryview(record[:size]), 0, LOG_PLACE) is None
         shorter = size.to_bytes(4, "big") + record[4:]
-        assert check_record(memoryview(shorter), 0, PHYSICAL) is None
+        assert check_record(memoryview(shorter), 0, LOG_PLACE) is None
 
 
 def test_a_store_reads_a_log_of_records_that_java_made(tmp_path: Path) -> None:
@@ -155,3 +190,13 @@ def test_a_batch_of_java_becomes_the_records_of_its_messages(times: int) -> None
             assert records.units[20 * number : 20 * number + 20] == unit
             at += len(record)
         assert at == len(data)
+
+
+def test_the_store_imports_nothing_that_the_client_reads_or_writes_records_with() -> None:
+    forbidden = re.compile(
+        r"^\s*(from|import) rocketwire\.wire(\.| import )(record_layout|stored_message|lazy_message|batch)",
+        re.MULTILINE,
+    )
+    files = list(Path(store_room.__file__).parent.glob("*.py"))
+    assert [path.name for path in files if forbidden.search(path.read_text("utf-8"))] == []
+    assert len(files) > 10
