@@ -167,12 +167,6 @@ class Index:
             file.put(hashed, offset, store_ms)
         return filled
 
-    def writable(self) -> IndexFile:
-        """The file that takes the next key."""
-        if not self.files or self.files[-1].full:
-            self._add_file()
-        return self.files[-1]
-
     def _add_file(self) -> IndexFile:
         name = datetime.now().astimezone().strftime("%Y%m%d%H%M%S%f")[:17]
         if self.files and name <= self.files[-1].path.name:
@@ -200,11 +194,6 @@ class Index:
         """Write the newest header, so that another process sees what is there."""
         if self.files:
             self.files[-1].save()
-
-    def sync(self) -> None:
-        """All to the medium."""
-        for file in self.files:
-            file.sync()
 
     def trim(self, log_start: int) -> None:
         """Delete the files all of whose messages the log has deleted."""

@@ -257,11 +257,6 @@ class MessageStore:
                 break
         return list(found.values())
 
-    @property
-    def newest_ms(self) -> int:
-        """When the newest message was stored."""
-        return self._newest_ms
-
     # Flushing
 
     @property
