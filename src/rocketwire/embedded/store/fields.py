@@ -1,4 +1,4 @@
-"""What the store's bytes are made of: the fields of records, items of batches and queue units.
+"""What the store's bytes are made of: the fields of records, items of batches, queue units, the index.
 
 Each is told once, in a table; structs, places and the columns of numpy are derived from these when
 the module is loaded. The client has tables of its own in ``rocketwire.wire``, and nothing here comes
@@ -150,3 +150,17 @@ UNIT: Final = structure(UNIT_FIELDS)
 UNIT_SIZE: Final = UNIT.size
 #: What fills a queue file before its first real unit, as Apache does it.
 BLANK_UNIT: Final = UNIT.pack(0, 0x7FFFFFFF, 0)
+
+#: A file of the index: times and log offsets of its first and last message, used slots, entries.
+INDEX_HEAD: Final = struct.Struct(">qqqqii")
+#: Then the slots, each with the number of its newest entry.
+INDEX_SLOT: Final = struct.Struct(">i")
+#: Then the entries: hash, log offset, seconds since the file's first message, and the entry before.
+INDEX_ENTRY: Final = struct.Struct(">iqii")
+INDEX_SLOT_SIZE: Final = INDEX_SLOT.size
+INDEX_ENTRY_SIZE: Final = INDEX_ENTRY.size
+
+
+def index_entries_at(slots: int) -> int:
+    """Where the entries begin in a file of the index with so many slots."""
+    return INDEX_HEAD.size + INDEX_SLOT_SIZE * slots

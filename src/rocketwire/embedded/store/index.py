@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-import struct
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -18,13 +17,18 @@ from typing import Final
 
 from rocketwire.embedded.store.disk import Disk
 from rocketwire.embedded.store.failures import StoreError, StoreFullError
+from rocketwire.embedded.store.fields import (
+    INDEX_ENTRY,
+    INDEX_ENTRY_SIZE,
+    INDEX_HEAD,
+    INDEX_SLOT,
+    INDEX_SLOT_SIZE,
+    index_entries_at,
+)
 from rocketwire.embedded.store.layout import StoreSizes
 from rocketwire.wire.java_hash import java_string_hash
 
 _log: Final = logging.getLogger("rocketwire.embedded")
-_HEAD: Final = struct.Struct(">qqqqii")
-_ENTRY: Final = struct.Struct(">iqii")
-_SLOT: Final = struct.Struct(">i")
 _MAX_INT: Final = 0x7FFFFFFF
 
 
@@ -41,7 +45,7 @@ class IndexFile:
         self.path = path
         self._slots = sizes.index_slots
         self._capacity = sizes.index_entries
-        self._entries_at = _HEAD.size + 4 * sizes.index_slots
+        self._entries_at = index_entries_at(sizes.index_slots)
         descriptor = disk.create(path, sizes.index_file)
         try:
             disk.reserve(descriptor, sizes.index_file)
@@ -52,7 +56,7 @@ class IndexFile:
         os.close(descriptor)
         (
             self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self._used_slots, count,
-        ) = _HEAD.unpack_from(self._map)  # fmt: skip
+        ) = INDEX_HEAD.unpack_from(self._map)  # fmt: skip
         self.count = max(count, 1)
 
     @property
@@ -63,32 +67,36 @@ class IndexFile:
     def put(self, hashed: int, offset: int, store_ms: int) -> None:
         """File one key. The header is written by ``save``."""
         data, count = self._map, self.count
-        slot_at = _HEAD.size + 4 * (hashed % self._slots)
-        (previous,) = _SLOT.unpack_from(data, slot_at)
+        slot_at = INDEX_HEAD.size + INDEX_SLOT_SIZE * (hashed % self._slots)
+        (previous,) = INDEX_SLOT.unpack_from(data, slot_at)
         if not 0 < previous < count:
             previous = 0
             self._used_slots += 1
         if count == 1:
             self.begin_offset, self.begin_ms = offset, store_ms
         seconds = min(max((store_ms - self.begin_ms) // 1000, 0), _MAX_INT)
-        _ENTRY.pack_into(data, self._entries_at + 20 * count, hashed, offset, seconds, previous)
-        _SLOT.pack_into(data, slot_at, count)
+        INDEX_ENTRY.pack_into(
+            data, self._entries_at + INDEX_ENTRY_SIZE * count, hashed, offset, seconds, previous
+        )
+        INDEX_SLOT.pack_into(data, slot_at, count)
         self.count = count + 1
         self.end_offset, self.end_ms = offset, store_ms
 
     def save(self) -> None:
         """Write the header: entries that it does not count do not exist."""
-        _HEAD.pack_into(
+        INDEX_HEAD.pack_into(
             self._map, 0, self.begin_ms, self.end_ms, self.begin_offset, self.end_offset,
             self._used_slots, self.count,
         )  # fmt: skip
 
     def find(self, hashed: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Log offsets filed under a hash, newest first. Other keys may have the same hash."""
-        (number,) = _SLOT.unpack_from(self._map, _HEAD.size + 4 * (hashed % self._slots))
+        (number,) = INDEX_SLOT.unpack_from(
+            self._map, INDEX_HEAD.size + INDEX_SLOT_SIZE * (hashed % self._slots)
+        )
         while 0 < number < self.count:
-            found, offset, seconds, previous = _ENTRY.unpack_from(
-                self._map, self._entries_at + 20 * number
+            found, offset, seconds, previous = INDEX_ENTRY.unpack_from(
+                self._map, self._entries_at + INDEX_ENTRY_SIZE * number
             )
             at = self.begin_ms + seconds * 1000
             # Times were rounded down to the second.

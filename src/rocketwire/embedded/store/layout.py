@@ -19,6 +19,7 @@ from rocketwire.embedded.store.fields import (
     HEADS,
     HOST_BITS,
     HOST_V6,
+    INDEX_ENTRY_SIZE,
     KIND_HEAD,
     LONG_TOPIC_PREFIX,
     MAGIC_V1,
@@ -31,6 +32,7 @@ from rocketwire.embedded.store.fields import (
     STORED,
     TOPIC_PREFIX,
     UNIT_SIZE,
+    index_entries_at,
 )
 from rocketwire.wire.codes import SystemFlag
 from rocketwire.wire.java_hash import java_string_hash
@@ -76,7 +78,7 @@ class StoreSizes:
     @property
     def index_file(self) -> int:
         """Bytes of one index file."""
-        return 40 + 4 * self.index_slots + 20 * self.index_entries
+        return index_entries_at(self.index_slots) + INDEX_ENTRY_SIZE * self.index_entries
 
 
 @dataclass(slots=True)
