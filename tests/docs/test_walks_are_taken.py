@@ -7,6 +7,7 @@ after the steps, or in its first words.
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import sys
 import threading
@@ -39,6 +40,8 @@ from rocketwire.selectors import QueueList, hash_queue
 _PACKAGE = f"{Path(rocketwire.__file__).parent}/"
 #: What is passed by everything and belongs to no walk: values that users hold, their rules, and words of errors.
 _VALUES = re.compile(r"[^/]+\.py")
+#: Asked by the fault table now and then: of an answer that is slower than most, as on a busy machine.
+_JUDGE = "core/faults/judgement.py"
 #: Steps that another thread takes while the steps around them are taken: each comes in its place among the steps of
 #: its own thread only.
 MEANWHILE = {
@@ -107,13 +110,16 @@ class Trail:
 
 @contextmanager
 def here(trail: Trail) -> Iterator[None]:
-    """Note what this thread calls."""
+    """Note what this thread calls, and nothing that the garbage collector calls for earlier tests."""
     before = sys.getprofile()
+    gc.collect()
+    gc.disable()
     sys.setprofile(trail.note)
     try:
         yield
     finally:
         sys.setprofile(before)
+        gc.enable()
 
 
 @contextmanager
@@ -164,7 +170,7 @@ def check_all(walk: str, trail: Trail, *, goes_on_as: str = "") -> None:
     if goes_on_as:
         wanted = files_of(PREAMBLE) - {"wire/message_id.py"}  # once in a millisecond
         assert wanted - trail.files.keys() == set(), "named for all, and not passed"
-    named = files_of(WALKS[walk]) | files_of(PREAMBLE)
+    named = files_of(WALKS[walk]) | files_of(PREAMBLE) | {_JUDGE}
     if goes_on_as:
         named |= files_of(WALKS[goes_on_as])
     passed = trail.files.items()
@@ -228,7 +234,8 @@ def test_a_submit_takes_its_walk(cluster: EmbeddedCluster) -> None:
     trail = Trail()
 
     async def main() -> None:
-        async with AsyncProducer(cluster.name_server, group="walks") as producer:
+        # Without upkeep, which is on this loop, too.
+        async with AsyncProducer(cluster.name_server, group="walks", background=False) as producer:
             for number in range(10):
                 await producer.send(usual(number))
             message = usual(10)
