@@ -14,6 +14,7 @@ from rocketwire.embedded.handlers.clients import no_filter
 from rocketwire.embedded.pulls import HeldPull
 from rocketwire.embedded.sql_filter import ExpressionError
 from rocketwire.embedded.store.fetch import EVERYTHING, Fetched, FetchLimits, FetchStatus, Wanted
+from rocketwire.embedded.store.fields import UNIT_SIZE
 from rocketwire.embedded.topics import RETRY_PREFIX
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.wire.codes import Permission, PullFlag, RequestCode, ResponseCode
@@ -231,7 +232,7 @@ class PullHandler:
         size = options.pull_bytes
         if request.max_bytes > 0:
             size = min(size, request.max_bytes)
-        return FetchLimits(count, size, max(16_000, 20 * max(request.wanted, 1)))
+        return FetchLimits(count, size, max(16_000, UNIT_SIZE * max(request.wanted, 1)))
 
     def _read(self, request: PullRequest, limits: FetchLimits, wanted: Wanted) -> Answer:
         found = self._broker.store.fetch(

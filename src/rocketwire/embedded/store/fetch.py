@@ -119,7 +119,7 @@ def fetch(
 def _units(queue: ConsumeQueue, offset: int, limits: FetchLimits, *, filtered: bool) -> bytes:
     count = limits.messages
     if filtered:
-        count = max(limits.scan, 20 * limits.messages) // UNIT_SIZE
+        count = max(limits.scan, UNIT_SIZE * limits.messages) // UNIT_SIZE
     units = queue.read(offset, count)
     missing = count - len(units) // UNIT_SIZE
     if missing and offset + len(units) // UNIT_SIZE < queue.maximum:
