@@ -8,7 +8,6 @@ without case, underscores and dashes, so that ``send_timeout``, ``sendTimeout`` 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import logging
 import re
@@ -368,6 +367,8 @@ def _recognise(source: Mapping[str, Any], known: Mapping[str, str]) -> dict[str,
         if key not in known and key not in _SCATTERED:
             if key in JAVA_NAMES:
                 raise ConfigError(f"{name!r} is Java's name: here it is {JAVA_NAMES[key]}")
+            import difflib  # slow to load, and needed for a mistake only
+
             near = difflib.get_close_matches(key, [*known, *_SCATTERED], n=1)
             hint = f"; did you mean {known.get(near[0], near[0])}?" if near else ""
             raise ConfigError(f"unknown setting {name!r}{hint}")

@@ -12,7 +12,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from rocketwire.message import Message, MessageQueue, SendResult
@@ -379,6 +378,8 @@ _looked_at: Final[set[type]] = set()
 
 def _warn_of_near_names(kind: type, names: Sequence[str]) -> None:
     """A method that is nearly one of ours is never called, and nothing would say so."""
+    from difflib import get_close_matches  # slow to load, and needed for hooks of the caller only
+
     missing = [name for name in names if not hasattr(kind, name)]
     for method in dir(kind):
         if method.startswith("_") or method in names or not callable(getattr(kind, method, None)):
