@@ -8,7 +8,7 @@ from rocketwire.core.sending import results
 from rocketwire.core.sending.results import HalfPlace, half_place, result_fields
 from rocketwire.errors import RemoteProtocolError
 from rocketwire.message import MessageQueue, SendResult, SendStatus
-from rocketwire.wire.codes import ResponseCode
+from rocketwire.wire.codes import STORED, ResponseCode
 from rocketwire.wire.command import BINARY, JSON, RESPONSE, Command
 from rocketwire.wire.message_id import decode_offset_message_id, log_offset_in
 
@@ -104,3 +104,9 @@ def test_the_offset_in_the_log_is_that_of_the_whole_id() -> None:
     for wrong in wrong_ones:
         with pytest.raises(RemoteProtocolError):
             log_offset_in(wrong)
+
+
+def test_a_result_has_a_status_for_every_answer_that_says_stored() -> None:
+    """One that has none would be an error only when a field of the result is asked for."""
+    assert set(results._STATUS) == STORED
+    assert set(results._STATUS.values()) == set(SendStatus)
