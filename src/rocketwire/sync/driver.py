@@ -54,6 +54,9 @@ class Driver:
         """
         pool, target = self._pool, attempt.target
         found: bytes | Reply | RocketMQError
+        # Three blocks in one method, because blocks cost nothing while nothing is raised, and each call costs
+        # 50 ns: the inner one keeps the connection from leaking, the middle one turns an error into what the
+        # operation goes on with, and the outer one releases the key slots, whatever ends the send.
         try:
             if target is None:
                 return self.run(attempt.operation())

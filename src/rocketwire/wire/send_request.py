@@ -208,7 +208,8 @@ def encode_sends(
                 add((head, body))
                 add_size(len(head) + len(body))
         else:
-            # What ``encode_send`` does for most messages, without its call.
+            # What ``encode_send`` does for most messages: calling it for each would add a fifth. The body
+            # stays a piece of its own, because all pieces of a tick are joined once.
             flags = send.system_flag or send.flag
             kind, rest, ext = (
                 template.for_flags(send.system_flag, send.flag) if flags else template.usual

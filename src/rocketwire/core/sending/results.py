@@ -24,7 +24,8 @@ _STATUS = {
 _Answered: TypeAlias = tuple[Reply | bytes, MessageIds | bytes, MessageQueue, bool]
 #: What the end of a transaction needs of an answer.
 _HALF: Final = ("queueOffset", "msgId", "transactionId")
-#: How the answer that was read last is written: the next one probably is, too.
+#: How the answer that was read last is written: the next one probably is, too. In a list, so that it can be
+#: replaced in place; threads share it, and the worst that comes of it is that one of them learns the layout anew.
 _seen: list[Layout | None] = [None]
 
 
