@@ -103,3 +103,21 @@ def test_the_architecture_names_every_part_of_the_package() -> None:
     parts = {path.parent.name for path in source.glob("*/__init__.py")}
     parts |= {path.stem for path in source.glob("*.py")} - {"__init__", "__main__", "version"}
     assert sorted(parts - set(re.findall(r"`(\w+)`", table))) == []
+
+
+def test_the_recipes_name_files_and_tables_that_exist() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    recipes = page.partition("## Recipes")[2].partition("\n## ")[0].split("\n**")[1:]
+    assert len(recipes) == 5
+    missing = []
+    for recipe in recipes:
+        text = ""
+        for name in re.findall(r"`([\w/-]+\.(?:py|md))`", recipe):
+            places = [ROOT / "src" / "rocketwire" / name, ROOT / name]
+            places += (ROOT / "tests").rglob(name) if "/" not in name else []
+            found = [place for place in places if place.is_file()]
+            text += "".join(place.read_text(encoding="utf-8") for place in found)
+            missing += [] if found else [name]
+        tables = re.findall(r"`(?:\w+\.)?(_?\w+)(?:\(\))?`", recipe)
+        missing += [name for name in tables if not re.search(rf"\b{name}\b", text)]
+    assert missing == []
