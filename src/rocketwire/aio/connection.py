@@ -27,6 +27,7 @@ from rocketwire.aio.waiter import (
     fail_each,
     finish_stored,
     number_together,
+    tell_unwritten,
 )
 from rocketwire.core.durations import span
 from rocketwire.core.effects import Observer, Oneway
@@ -42,6 +43,7 @@ from rocketwire.system.socket_tuning import tune
 from rocketwire.system.unreachable import could_not_connect, in_words, shut_down, too_slow, was_lost
 from rocketwire.wire.command import RESPONSE, Command, Reply, Request
 from rocketwire.wire.framing import MAX_FRAME
+from rocketwire.wire.send_request import ended_by
 from rocketwire.wire.session import SharedSession
 
 _log = logging.getLogger("rocketwire.aio")
@@ -131,8 +133,9 @@ class Connection(asyncio.Protocol):
             return False
         self._last_used = now
         session = self.session
-        self._write(session.issue_for(waiter, request), request.body)
+        head = session.issue_for(waiter, request)
         waiter.connection, waiter.deadline, waiter.issued = self, deadline, now
+        self._write(head, request.body)
         if deadline < self._sweep_at:
             self._arm(deadline - now, deadline)
         if observer is not None:
@@ -172,7 +175,7 @@ class Connection(asyncio.Protocol):
         self._out += pieces
         if deadline < self._sweep_at:
             self._arm(deadline - now, deadline)
-        tell_each(errors, lambda failed: failed[0].fail(failed[1]))
+        tell_unwritten(errors, self._call_soon)
 
     def write_oneway(self, request: Request, observer: Observer | None) -> None:
         """Write a request that gets no answer. Only while ``is_ready``.
@@ -259,13 +262,17 @@ class Connection(asyncio.Protocol):
         waiter, call = waiting
         self._last_used = self._clock()  # it was paused, not idle: the peer has just read
         try:
-            if type(call) is Oneway:
-                self.write_oneway(call.request, call.observer)
-                waiter.resume(None)
-            else:
+            if type(call) is not Oneway:
                 self.issue(waiter, call.request, call.deadline, call.observer)
+                return
+            self.write_oneway(call.request, call.observer)
         except LocalProtocolError as error:
             waiter.fail(error)
+        except BaseException as error:  # a function that gives the keys ends the program
+            waiter.fail(ended_by(error))
+            raise
+        else:
+            waiter.resume(None)
 
     # -- asyncio.Protocol -------------------------------------------------------------------
 
@@ -327,10 +334,8 @@ class Connection(asyncio.Protocol):
         try:
             tell_each(answers, lambda answered: answered[0].resume(answered[1]))
         finally:
-            if asked:
-                tell_each(asked, self._answer)
-            if self.is_over:
-                self._close_if_done()
+            tell_each(asked, self._answer)
+            self._close_if_done()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """All that wait are told at once."""
@@ -452,8 +457,7 @@ class Connection(asyncio.Protocol):
 
     def _sweep_later(self) -> None:
         """Set the timer for the next deadline."""
-        if self.is_over:
-            self._close_if_done()
+        self._close_if_done()
         now = self._clock()
         deadlines = [w.deadline for w in self.session.pending.values()]
         deadlines += [w.deadline for w in self._line]

@@ -16,6 +16,7 @@ from rocketwire.aio.connection import Connection
 from rocketwire.aio.responding import ResponderOf, refusing
 from rocketwire.config import ClientConfig
 from rocketwire.core.instance import Instance
+from rocketwire.core.tell_each import tell_each
 
 
 class ConnectionTable:
@@ -93,14 +94,17 @@ class ConnectionTable:
         """One of the users goes; its requests fail. True if it was the last one."""
         self.users -= 1
         if self.users:
-            for connection in list(self._alive):
-                connection.dismiss(owner)
+            tell_each(list(self._alive), lambda connection: connection.dismiss(owner))
         return not self.users
 
     async def close(self, limit: float) -> None:
         """Close all; callers that still wait are told. What was written gets ``limit``."""
-        for connection in list(self._alive):
-            connection.close()
+        try:
+            tell_each(list(self._alive), Connection.close)
+        finally:  # also where a hook of one that is told ends the program
+            await self._closed(limit)
+
+    async def _closed(self, limit: float) -> None:
         # An attempt that has connected ends by itself; cutting it short would lose what is written.
         for task in [t for c, t in self._dials.items() if not c.is_connected]:
             task.cancel()
@@ -115,9 +119,11 @@ class ConnectionTable:
         """Close everything without a word; for clients that were lost."""
         for task in list(self._dials.values()):
             task.cancel()
-        for connection in list(self._alive):
-            connection.close()
-            connection.abort()
+        alive = list(self._alive)
+        try:
+            tell_each(alive, Connection.close)
+        finally:
+            tell_each(alive, Connection.abort)
 
     @property
     def late_replies(self) -> int:

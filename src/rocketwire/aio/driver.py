@@ -96,7 +96,15 @@ class Run(Waiter, Generic[T]):
                 except BaseException as error:  # a function that gives the keys ends the program
                     self._abort(error)
                     raise
-        self._advance(self._perform(effect))
+        self._go_on_from(effect)
+
+    def _go_on_from(self, effect: Effect) -> None:
+        try:
+            step = self._perform(effect)
+        except BaseException as error:  # a function that gives the keys ends the program
+            self._abort(error)
+            raise
+        self._advance(step)
 
     def go_on(self, outcome: object) -> None:
         """Go on with what a send came to."""
@@ -133,11 +141,14 @@ class Run(Waiter, Generic[T]):
             self._undo()
         if self.connection is not None:
             self.connection.abandon(self)
+        self._close()
+        return True
+
+    def _close(self) -> None:
         try:
             self._op.close()
         except Exception:  # noqa: BLE001 - the canceller is not to blame
             _log.exception("an operation failed while it was cancelled")
-        return True
 
     def _advance(self, step: Next) -> None:
         while step is not None:
@@ -155,11 +166,19 @@ class Run(Waiter, Generic[T]):
             except BaseException as error:
                 self._abort(error)
                 raise
-            step = self._perform(effect)
+            try:
+                step = self._perform(effect)
+            except BaseException as error:
+                self._abort(error)
+                raise
 
     def _abort(self, error: BaseException) -> None:
         """End the wait for what can't be known any more."""
+        if self.is_over:
+            return
         self.is_over = True
+        if not getattr(self._op, "gi_running", False):
+            self._close()
         outcome = Outcome.MAYBE_STORED
         self.settled(None, SendFailedError(f"{outcome.value}: ended by {error!r}", outcome=outcome))
 

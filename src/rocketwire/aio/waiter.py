@@ -167,7 +167,7 @@ def number_together(
         for _, error in errors:
             if not isinstance(error.__cause__, Exception | None):
                 # The caller's function wants to end the program. The others have to leave before that.
-                waiters[0]._driver.loop.call_soon(_end, error.__cause__)  # noqa: SLF001
+                waiters[0]._driver.loop.call_soon(end_by, error.__cause__)  # noqa: SLF001
         lost = {failed for failed, _ in errors}
         waiters = [waiter for waiter in waiters if waiter not in lost]
         attempts, sizes = [w.attempt for w in waiters], [w.size for w in waiters]
@@ -181,7 +181,22 @@ def number_together(
     return pieces, deadline, errors
 
 
-def _end(error: BaseException) -> None:
+def tell_unwritten(
+    errors: Iterable[tuple[Waiter, LocalProtocolError]],
+    call_soon: Callable[[Callable[[BaseException], None], BaseException], object],
+) -> None:
+    """Tell waiters whose attempt could not be written why. Raises nothing, so that the others leave.
+
+    A hook that ends the program does so in the next tick.
+    """
+    try:
+        tell_each(errors, lambda failed: failed[0].fail(failed[1]))
+    except BaseException as error:  # noqa: BLE001 - raised by the loop
+        call_soon(end_by, error)
+
+
+def end_by(error: BaseException) -> None:
+    """End the program, when a loop calls this."""
     raise error
 
 

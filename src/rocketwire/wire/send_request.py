@@ -202,7 +202,7 @@ def encode_sends(
                 errors.append((opaque, error))
                 add_size(0)
             except BaseException as error:  # noqa: BLE001 - it is the cause, and ends nothing but this one
-                errors.append((opaque, _ended_by(error)))
+                errors.append((opaque, ended_by(error)))
                 add_size(0)
             else:
                 add((head, body))
@@ -223,7 +223,8 @@ def encode_sends(
     return pieces, sizes, errors
 
 
-def _ended_by(error: BaseException) -> LocalProtocolError:
+def ended_by(error: BaseException) -> LocalProtocolError:
+    """What a request ends with whose making was ended by an error that is none of ours."""
     made = LocalProtocolError(f"the request can't be made: {error!r}")
     made.__cause__ = error
     return made

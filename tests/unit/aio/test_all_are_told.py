@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +12,18 @@ import pytest
 from tests.unit.core.world import World
 
 from rocketwire.aio.connection import Connection
+from rocketwire.aio.driver import Driver
 from rocketwire.aio.waiter import SendWaiter, Waiter, finish_stored
-from rocketwire.core.effects import Invoke, Oneway
+from rocketwire.config import ProducerConfig
+from rocketwire.core.effects import Invoke, Oneway, Op
 from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.tell_each import tell_each
-from rocketwire.errors import RocketMQError
+from rocketwire.errors import (
+    ConnectionLostError,
+    LocalProtocolError,
+    RocketMQError,
+    SendFailedError,
+)
 from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message
 from rocketwire.wire.command import RESPONSE, Command, encode_command
@@ -29,13 +37,14 @@ class Leaving(Waiter):
     def __init__(self, number: int, told: list[int]) -> None:
         self.number = number
         self.told = told
+        self.user: object = told
         self.connection = None
         self.takes_frame = False
         self.issued = 0.0
 
     @property
     def owner(self) -> object:
-        return self.told
+        return self.user
 
     def resume(self, value: object) -> None:
         self._tell()
@@ -54,8 +63,12 @@ class Transport:
 
     is_open = True
 
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
     def write(self, data: bytes) -> None:
-        """Lost."""
+        """Noted."""
+        self.written.append(bytes(data))
 
     def is_closing(self) -> bool:
         return False
@@ -151,6 +164,98 @@ def test_a_sweep_goes_on_though_one_of_those_that_are_told_ends_the_program() ->
     asyncio.run(main())
 
 
+class Signing:
+    """A request whose keys can't be had, because their function ends the program."""
+
+    code = 7
+    body = b""
+
+    def head(self, opaque: int, flag: int = 0) -> bytes:
+        raise SystemExit("the function that gives the keys ends the program")
+
+
+def connection_of(address: str = "a:1", **options: Any) -> tuple[Connection, Transport]:
+    given = {"clock": time.monotonic, "on_over": lambda _: None} | options
+    connection = Connection(address, loop=asyncio.get_running_loop(), **given)
+    return connection, Transport()
+
+
+def test_one_in_the_line_whose_request_ends_the_program_is_told_too() -> None:
+    told: list[int] = []
+
+    async def main() -> None:
+        connection, transport = connection_of()
+        deadline = time.monotonic() + 60
+        for number, request in ((0, Command(7)), (2, Signing()), (3, Command(7))):
+            call = Invoke("a:1", request, deadline)  # type: ignore[arg-type]
+            connection.enqueue(Leaving(number, told), call)
+        with pytest.raises(SystemExit):
+            connection.connection_made(transport)  # type: ignore[arg-type]
+        assert told == [2]
+        assert [waiter.number for waiter in connection.session.pending.values()] == [0, 3]  # type: ignore[attr-defined]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["close", "abort", "leave"])
+def test_all_connections_are_closed_though_one_that_is_told_ends_the_program(end: str) -> None:
+    told: list[int] = []
+
+    async def main() -> None:
+        driver = Driver(ProducerConfig(name_servers=("a:1",)))
+        transports = []
+        if end == "leave":
+            driver.table.users += 1
+        for address in ("a:1", "b:1"):
+            connection, transport = connection_of(address, on_over=driver.table._over)
+            transports.append(transport)
+            connection.connection_made(transport)  # type: ignore[arg-type]
+            driver.connections[address] = connection
+            driver.table._alive.add(connection)
+            for number in (1, 2):
+                waiter = Leaving(number, told)
+                waiter.user = driver
+                connection.issue(waiter, Command(7), driver.clock() + 60, None)
+        with pytest.raises(SystemExit):
+            if end == "abort":
+                driver.abort()
+            else:
+                await driver.close(0.01)
+        assert sorted(told) == [1, 1, 2, 2]
+        assert [transport.is_open for transport in transports] == [end == "leave"] * 2
+
+    asyncio.run(main())
+
+
+def test_an_operation_ends_whose_next_request_ends_the_program() -> None:
+    ended: list[Any] = []
+    closed: list[str] = []
+
+    async def main() -> None:
+        driver = Driver(ProducerConfig(name_servers=("a:1",)))
+        for address in ("a:1", "b:1"):
+            connection, transport = connection_of(address)
+            connection.connection_made(transport)  # type: ignore[arg-type]
+            driver.connections[address] = connection
+
+        def operation() -> Op[None]:
+            try:
+                with contextlib.suppress(ConnectionLostError):
+                    yield Invoke("a:1", Command(7), driver.clock() + 60)
+                yield Invoke("b:1", Signing(), driver.clock() + 60)  # type: ignore[arg-type]
+            finally:
+                closed.append("what it holds is released")
+
+        run = driver.start(operation(), lambda result, error: ended.append(error))
+        with pytest.raises(SystemExit):
+            driver.connections["a:1"].connection_lost(None)
+        assert run.is_over
+        assert [type(error) for error in ended] == [SendFailedError]
+        assert closed == ["what it holds is released"]
+
+    asyncio.run(main())
+
+
 class Stored(SendWaiter):
     """A send whose end is noted."""
 
@@ -163,6 +268,65 @@ class Stored(SendWaiter):
 
     def stored(self) -> None:
         self.told.append(self)
+
+
+class Unsigned(SendWaiter):
+    """A send whose end is noted; the program ends if it was not written."""
+
+    def __init__(self, attempt: Any, told: list[str]) -> None:
+        super().__init__(attempt)
+        self.told = told
+        self.takes_frame = True
+
+    def fail(self, error: RocketMQError) -> None:
+        self.is_over = True
+        self.told.append(str(error))
+        raise SystemExit("a hook ends the program")
+
+    def settled(self, result: object, error: object) -> None:
+        raise AssertionError("it waits")
+
+    def stored(self) -> None:
+        raise AssertionError("it waits")
+
+
+class BadTarget:
+    """Whose requests can't be signed."""
+
+    template = None
+
+    def head(self, attempt: Any, opaque: int, flag: int) -> bytes:
+        raise LocalProtocolError("no keys")
+
+
+def test_sends_of_one_tick_leave_though_one_that_can_t_be_written_ends_the_program() -> None:
+    """They were written when they had no time any more, or never."""
+
+    async def main() -> None:
+        world = World(2)
+        world.send()
+        connection, transport = connection_of()
+        connection.connection_made(transport)  # type: ignore[arg-type]
+        told: list[str] = []
+        waiters = []
+        for number in range(3):
+            attempt = world.sender.start(Message("T", b"body %d" % number), SendMode.ASYNC)
+            attempt.began, attempt.deadline = time.monotonic(), time.monotonic() + 60
+            if number == 1:
+                attempt.target = BadTarget()  # type: ignore[assignment]
+            waiters.append(Unsigned(attempt, told))
+            connection.gather(waiters[-1], attempt)
+        later = Leaving(7, [])
+        connection.issue(later, Command(7), time.monotonic() + 60, None)
+        assert told == ["no keys"]
+        connection._flush()
+        assert b"body 0" in transport.written[0]
+        assert b"body 2" in transport.written[0]
+        assert list(connection.session.pending.values()) == [waiters[0], waiters[2], later]
+        await asyncio.sleep(0)
+
+    with pytest.raises(SystemExit, match="a hook"):
+        asyncio.run(main())
 
 
 class Hook:

@@ -35,7 +35,7 @@ def stored_all(attempts: Sequence[SendAttempt], now: float) -> None:
     costs.
 
     Raises:
-        BaseException: a hook of the fault table ends the program; all the rest is done.
+        BaseException: a hook of the fault table ends the program; what follows it here is done all the same.
     """
     try:
         attempts[0].sender.instance.faults.answered_all(attempts, now)
