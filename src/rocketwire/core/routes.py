@@ -45,6 +45,14 @@ class TopicEntry:
     #: Whatever senders derive from the queues (request templates); dropped with the entry.
     derived: dict[Any, Any] = field(default_factory=dict)
 
+    def owner_of(self, queue: MessageQueue) -> str:
+        """The real broker of a queue."""
+        return self.owners.get(queue, queue.broker)
+
+    def address_of(self, queue: MessageQueue) -> str | None:
+        """Where messages for a queue go; None without a master that is known."""
+        return self.masters.get(self.owner_of(queue))
+
 
 @dataclass(frozen=True, slots=True)
 class RouteChange:

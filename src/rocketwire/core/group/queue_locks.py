@@ -36,7 +36,7 @@ def _by_broker(group: Group, queues: Iterable[MessageQueue]) -> dict[str, list[M
     found: dict[str, list[MessageQueue]] = {}
     for queue in queues:
         entry = group.instance.routes.get(group.wire_topic(queue.topic))
-        broker = queue.broker if entry is None else entry.owners.get(queue, queue.broker)
+        broker = queue.broker if entry is None else entry.owner_of(queue)
         found.setdefault(broker, []).append(queue)
     return found
 

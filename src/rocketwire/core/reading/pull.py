@@ -127,7 +127,7 @@ def address_of(instance: Instance, queue: MessageQueue, deadline: float) -> Op[s
     name = with_namespace(queue.topic, instance.config.namespace)
     for is_last in (False, True):
         entry = instance.routes.get(name)
-        broker = queue.broker if entry is None else entry.owners.get(queue, queue.broker)
+        broker = queue.broker if entry is None else entry.owner_of(queue)
         addresses = instance.routes.addresses_of(broker)
         if addresses:
             return addresses.get(MASTER_ID) or addresses[min(addresses)]

@@ -36,11 +36,16 @@ from rocketwire.core.sending.order import KeyOrder, KeySlot
 from rocketwire.core.sending.retry import may_succeed_later
 from rocketwire.core.sending.stats import Counters
 from rocketwire.core.sending.target import TopicPlan
-from rocketwire.core.sending.validate import as_batch, check_batch, check_message, check_queue
-from rocketwire.errors import ConfigError, InvalidMessageError, NoWritableQueueError
+from rocketwire.core.sending.validate import (
+    as_batch,
+    check_batch,
+    check_message,
+    check_queue,
+    check_timeout,
+)
+from rocketwire.errors import InvalidMessageError, NoWritableQueueError
 from rocketwire.hooks import HookSet, call_hooks
 from rocketwire.message import Message, MessageQueue, SendResult
-from rocketwire.setting_values import MAX_SECONDS, seconds
 from rocketwire.wire.java_hash import hash_index
 from rocketwire.wire.send_request import born_field
 
@@ -312,21 +317,7 @@ class Sender:
         Raises:
             ConfigError: there is no time at all.
         """
-        if timeout is None:
-            return self.timeout
-        given: Any = timeout
-        if isinstance(given, str):
-            try:
-                given = seconds(given)
-            except ConfigError as error:
-                raise ConfigError(f"timeout: {error}") from None
-        if (
-            not isinstance(given, (int, float))
-            or isinstance(given, bool)
-            or not 0 < given <= MAX_SECONDS
-        ):
-            raise ConfigError(f"timeout is {timeout!r}: seconds, above zero and finite")
-        return given
+        return self.timeout if timeout is None else check_timeout(timeout)
 
     def wire_topic(self, topic: str) -> str:
         """The name by which servers know a topic."""
@@ -446,12 +437,14 @@ class Sender:
         target, place = attempt.target, attempt.place
         if target is None or (place is not None and place.is_pinned):
             return True
+        # By the route of now: its broker may have left it, or be somewhere else.
+        route = self._route(self.wire_topic(attempt.message.topic))
+        if route is None or target.address != route.address_of(target.queue):
+            return False
         if attempt.entry.trial_attempt is attempt:  # a broker on trial may be chosen once
             return True
-        route = self._route(self.wire_topic(attempt.message.topic))
-        if route is None or not route.queues:
-            return False
-        return target.broker in self.queues_of(route).choice(self._clock()).candidates
+        candidates = self.queues_of(route).choice(self._clock()).candidates
+        return not candidates or target.broker in candidates  # the least bad one, if all are left
 
     def start_over(self, attempt: SendAttempt) -> None:
         """Forget where an attempt was to go that was not written yet."""

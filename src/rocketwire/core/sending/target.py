@@ -79,8 +79,7 @@ def target_for(
     Raises:
         NoWritableQueueError: the queue's broker has no master that is known.
     """
-    broker = route.owners.get(queue, queue.broker)
-    address = route.masters.get(broker)
+    broker, address = route.owner_of(queue), route.address_of(queue)
     if address is None:
         known = ", ".join(sorted(route.masters)) or "none"
         raise NoWritableQueueError(

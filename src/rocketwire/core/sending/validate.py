@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rocketwire.core.naming import FORBIDDEN_TOPICS, RETRY_PREFIX
-from rocketwire.errors import InvalidMessageError
+from rocketwire.errors import ConfigError, InvalidMessageError
 from rocketwire.message import USUAL, Message, MessageQueue
+from rocketwire.setting_values import MAX_SECONDS, seconds
 from rocketwire.wire.properties import MAX_PROPERTIES_BYTES, RESERVED
 
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -204,3 +205,24 @@ def check_queue(queue: object, topic: str) -> MessageQueue:
             f"queue belongs to topic {queue.topic!r}, the message to {topic!r}"
         )
     return queue
+
+
+def check_timeout(timeout: object) -> float:
+    """Seconds for a send, as a caller gave them.
+
+    Raises:
+        ConfigError: there is no time at all.
+    """
+    given = timeout
+    if isinstance(given, str):
+        try:
+            given = seconds(given)
+        except ConfigError as error:
+            raise ConfigError(f"timeout: {error}") from None
+    if (
+        not isinstance(given, (int, float))
+        or isinstance(given, bool)
+        or not 0 < given <= MAX_SECONDS
+    ):
+        raise ConfigError(f"timeout is {timeout!r}: seconds, above zero and finite")
+    return given

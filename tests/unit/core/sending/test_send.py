@@ -325,7 +325,37 @@ def test_attempts_at_a_broker_that_left_the_route_are_not_current() -> None:
     assert current_brokers(world, attempts) == {"broker-b"}
 
 
-def test_attempts_in_line_stay_current_while_one_of_them_tries_a_broker_out() -> None:
+def test_attempts_at_the_old_address_of_a_broker_are_not_current() -> None:
+    world = World(2)
+    world.send()
+    attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(8)]
+    moved = route_of({"broker-a": 4, "broker-b": 4}, broker_a="10.9.9.9:10911")
+    world.instance.learned(world.instance.routes.update("T", moved))
+    assert current_brokers(world, attempts) == {"broker-b"}
+
+
+def test_an_attempt_that_tries_out_a_broker_which_left_the_route_is_not_current() -> None:
+    world = on_trial()
+    attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(12)]
+    rest = route_of({"broker-a": 4, "broker-b": 4})
+    world.instance.learned(world.instance.routes.update("T", rest))
+    assert current_brokers(world, attempts) == {"broker-a", "broker-b"}
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_attempts_stay_current_where_every_broker_is_left(brokers: int) -> None:
+    # The least bad one would be chosen again.
+    world = World(brokers, fault=FaultPolicy(failure_isolation=30.0))
+    world.send()
+    attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(8)]
+    faults, now = world.instance.faults, world.clock()
+    for name in world.names:
+        faults.failed(faults.begin(name, now), now, "refused the connection")
+    assert [world.sender.is_current(attempt) for attempt in attempts] == [True] * 8
+
+
+def on_trial() -> World:
+    """Three brokers, of which broker-c takes one message to try it out."""
     world = World(3, fault=FaultPolicy(failure_isolation=1.0))
     for _ in range(3):
         world.send()
@@ -337,6 +367,12 @@ def test_attempts_in_line_stay_current_while_one_of_them_tries_a_broker_out() ->
         for broker in faults.probe_due(world.clock()):
             faults.probe_started(broker)
             faults.probe_finished(broker, world.clock(), 0.001, good=True)
+    return world
+
+
+def test_attempts_in_line_stay_current_while_one_of_them_tries_a_broker_out() -> None:
+    world = on_trial()
+    faults = world.instance.faults
     attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(12)]
     assert [a.where.broker for a in attempts].count("broker-c") == 1
     assert [world.sender.is_current(attempt) for attempt in attempts] == [True] * 12
