@@ -35,6 +35,8 @@ from rocketwire.wire.codes import ResponseCode
 _NO_BATCHES: Final = frozenset(
     {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.MESSAGE_ILLEGAL}
 )
+#: Topics are few; more than these are looked at anew.
+_MOST_TOPICS: Final = 10_000
 
 
 def _ignore(batch: OpenBatch) -> None:
@@ -71,8 +73,9 @@ class Accumulator:
         self._is_default = sender.default_selector is best_queue
         #: Bodies are shorter than this: a larger one is worth compressing, which a batch is not.
         self._largest: Final = min(settings.size, config.compress_over or settings.size)
-        #: Topics whose broker takes no batches.
+        #: Topics whose broker takes no batches, and those that were found to need no closer look.
         self._single: set[str] = set()
+        self._taken: set[str] = set()
         self._overhead: Final = sender.encoder.item_overhead
         self._checked_fields = sender.encoder.checked_fields
         #: The length of ``parts`` of a full batch.
@@ -113,12 +116,23 @@ class Accumulator:
         fields = self._checked_fields(message)
         if (
             len(message.body) >= self._largest
-            or message.topic in self._single
             or not (self._is_default or message.sharding_key is not None)
-            or needs_own_request(message)
+            or (
+                (message.topic not in self._taken or message.handling is not USUAL)
+                and not self._may_join(message)
+            )
         ):
             return None
         return fields
+
+    def _may_join(self, message: Message) -> bool:
+        """Whether brokers take a message in a batch. Topics that need no closer look are remembered."""
+        if message.topic in self._single or needs_own_request(message):
+            return False
+        if len(self._taken) >= _MOST_TOPICS:
+            self._taken.clear()
+        self._taken.add(message.topic)
+        return True
 
     def add(self, message: Message, fields: bytes, timeout: float) -> tuple[OpenBatch, int, bool]:
         """Put a message into the open batch of its kind; ``fields`` are from ``accept``.
@@ -349,6 +363,7 @@ class Accumulator:
             raise
         if len(places) > 1 and not batch.slots and _takes_no_batches(outcome):
             self._single.add(batch.topic)
+            self._taken.discard(batch.topic)
             self._recent = None
             for place in places:
                 yield from self._send(batch, (place,), queue)
