@@ -8,12 +8,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.unit.sync.moments import Moments
 
 from rocketwire.system.socket_tuning import make_socket
 
+ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors")
 
 
@@ -56,7 +58,10 @@ def ask_for_no_family() -> None:
 def run_apart(function: Callable[[], None]) -> None:
     """In a process of its own: clusters of other tests open and close files in this one."""
     call = f"from {__name__} import {function.__name__} as run; run()"
-    done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", call]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
