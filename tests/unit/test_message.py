@@ -292,3 +292,12 @@ def test_attempt_count_counts_every_try_of_a_success_and_of_a_failure() -> None:
     assert SendResult(SendStatus.OK, "m", "o", queue, 0).attempt_count == 1
     assert SendResult(SendStatus.OK, "m", "o", queue, 0, attempts=tries).attempt_count == 3
     assert SendFailedError("x", attempts=tries).attempt_count == 2
+
+
+def test_every_field_of_a_result_is_what_it_was_given_for_that_name() -> None:
+    names = list(SendResult.__init__.__annotations__)
+    names.remove("return")
+    given = {name: object() for name in names}
+    result = SendResult(**given)  # type: ignore[arg-type]
+    assert {name: getattr(result, name) for name in names} == given
+    assert names == list(SendResult.__annotations__)
