@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.core.world import World
+from tests.unit.core.world import World, on_trial
 
 from rocketwire.aio.connection import Connection
 from rocketwire.aio.driver import Driver
@@ -24,7 +24,6 @@ from rocketwire.errors import (
     RocketMQError,
     SendFailedError,
 )
-from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message
 from rocketwire.wire.command import RESPONSE, Command, encode_command
 
@@ -336,24 +335,8 @@ class Hook:
         raise SystemExit("leaving")
 
 
-def on_trial() -> World:
-    """A broker is usable again with the next good answers."""
-    world = World(2, fault=FaultPolicy(failure_isolation=1.0), hooks=[Hook()])
-    for _ in range(3):
-        world.send()
-    table = world.instance.faults
-    table.failed(table.begin("broker-a", world.clock()), world.clock(), "refused")
-    while table._entries["broker-a"].state != "trial":
-        world.clock.advance(0.2)
-        table.refresh(world.clock())
-        for broker in table.probe_due(world.clock()):
-            table.probe_started(broker)
-            table.probe_finished(broker, world.clock(), 0.001, good=True)
-    return world
-
-
 def test_answers_that_came_with_one_of_which_a_hook_ends_the_program_are_told() -> None:
-    world, is_over = on_trial(), False
+    world, is_over = on_trial(2, "broker-a", hooks=[Hook()]), False
     table = world.instance.faults
     while not is_over:
         told: list[SendWaiter] = []

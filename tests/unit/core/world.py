@@ -14,6 +14,7 @@ from rocketwire.core.faults.positions import RoundRobinCounter
 from rocketwire.core.instance import Instance, Surroundings
 from rocketwire.core.sending.mode import SendMode
 from rocketwire.core.sending.sender import Sender
+from rocketwire.fault_policy import FaultPolicy
 from rocketwire.message import Message, SendResult
 from rocketwire.testing.simulation import SimulatedDriver, SimulatedNetwork
 from rocketwire.wire.codes import RequestCode, ResponseCode
@@ -132,3 +133,19 @@ class World:
     def where(self) -> list[str]:
         """The brokers of everything that was stored, in order."""
         return [broker for broker, _, _ in self.stored]
+
+
+def on_trial(brokers: int, broker: str, **options: Any) -> World:
+    """A world in which one message may try out a broker that had failed."""
+    world = World(brokers, fault=FaultPolicy(failure_isolation=1.0), **options)
+    for _ in range(3):
+        world.send()
+    table = world.instance.faults
+    table.failed(table.begin(broker, world.clock()), world.clock(), "refused the connection")
+    while table._entries[broker].state != "trial":
+        world.clock.advance(0.2)
+        table.refresh(world.clock())
+        for name in table.probe_due(world.clock()):
+            table.probe_started(name)
+            table.probe_finished(name, world.clock(), 0.001, good=True)
+    return world

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.unit.core.world import NAME_SERVER, World, address, route_of
+from tests.unit.core.world import NAME_SERVER, World, address, on_trial, route_of
 
 from rocketwire.core.sending.attempt import SendAttempt
 from rocketwire.core.sending.mode import SendMode
@@ -335,7 +335,7 @@ def test_attempts_at_the_old_address_of_a_broker_are_not_current() -> None:
 
 
 def test_an_attempt_that_tries_out_a_broker_which_left_the_route_is_not_current() -> None:
-    world = on_trial()
+    world = on_trial(3, "broker-c")
     attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(12)]
     rest = route_of({"broker-a": 4, "broker-b": 4})
     world.instance.learned(world.instance.routes.update("T", rest))
@@ -354,24 +354,8 @@ def test_attempts_stay_current_where_every_broker_is_left(brokers: int) -> None:
     assert [world.sender.is_current(attempt) for attempt in attempts] == [True] * 8
 
 
-def on_trial() -> World:
-    """Three brokers, of which broker-c takes one message to try it out."""
-    world = World(3, fault=FaultPolicy(failure_isolation=1.0))
-    for _ in range(3):
-        world.send()
-    faults = world.instance.faults
-    faults.failed(faults.begin("broker-c", world.clock()), world.clock(), "refused")
-    while faults._entries["broker-c"].state != "trial":
-        world.clock.advance(0.2)
-        faults.refresh(world.clock())
-        for broker in faults.probe_due(world.clock()):
-            faults.probe_started(broker)
-            faults.probe_finished(broker, world.clock(), 0.001, good=True)
-    return world
-
-
 def test_attempts_in_line_stay_current_while_one_of_them_tries_a_broker_out() -> None:
-    world = on_trial()
+    world = on_trial(3, "broker-c")
     faults = world.instance.faults
     attempts = [world.sender.start(Message("T", b"x"), SendMode.ASYNC) for _ in range(12)]
     assert [a.where.broker for a in attempts].count("broker-c") == 1
